@@ -1,0 +1,73 @@
+// Package wire turns bytes into requests and responses into bytes. It is pure:
+// the same code runs behind sockets, in the simulator and in tests.
+//
+// Requests and responses are kmsg's; only the Fetch response is our own,
+// because it has holes for regions of files that are sent without being read.
+// All of Kafka's error codes are here, in one table (errors.go), and all the
+// versions that pawl speaks (apis.go).
+package wire
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// Request is one decoded request. What is inside has been checked as far as
+// that is possible without knowing the node's state.
+type Request struct {
+	Correlation int32
+	ClientID    string
+	Body        kmsg.Request // version set; Body.Key() says what it is
+	Size        int64        // bytes of the frame, which Body's slices share
+	// Produce has the record batches of a Produce request, one element for each
+	// partition of Body in order; nil for every other request.
+	Produce []ProduceEntry
+}
+
+// ProduceEntry is what one partition of a Produce request carries: a batch that
+// is whole and true to its header (length, CRC, codec, every record), or the
+// reason to refuse it.
+type ProduceEntry struct {
+	Batch record.Batch
+	Facts record.Facts
+	Err   error
+}
+
+// Body is a kmsg.Response or a *FetchResponse.
+type Body interface{ Key() int16 }
+
+// Response answers a request. The zero Response sends nothing (acks=0).
+type Response struct {
+	Body  Body
+	Close bool // close the connection once everything before is sent
+}
+
+// FetchResponse answers a Fetch request.
+type FetchResponse struct {
+	Version   int16
+	ErrorCode int16
+	SessionID int32
+	Topics    []FetchTopic
+}
+
+// FetchTopic is one topic of a FetchResponse.
+type FetchTopic struct {
+	Topic      string   // below version 13
+	TopicID    [16]byte // from version 13
+	Partitions []FetchPartition
+}
+
+// FetchPartition is one partition of a FetchResponse.
+type FetchPartition struct {
+	Partition        int32
+	ErrorCode        int16
+	HighWatermark    record.Offset
+	LastStableOffset record.Offset
+	LogStartOffset   record.Offset
+	Records          storage.Region // whole batches; may be empty
+}
+
+// Key is 1, Fetch.
+func (*FetchResponse) Key() int16 { return int16(kmsg.Fetch) }
