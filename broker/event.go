@@ -13,12 +13,8 @@ type Event interface {
 	fmt.Stringer
 }
 
-// Caller names one request on one client connection. Neither number is used
-// twice in the life of a host.
-type Caller struct {
-	Conn uint64
-	Seq  uint64 // position of the request on its connection, from 0
-}
+// Caller names one request on one client connection.
+type Caller = wire.Caller
 
 type (
 	// Request is a decoded client request.

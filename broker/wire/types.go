@@ -14,6 +14,13 @@ import (
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
+// Caller names one request on one client connection. A host never uses a pair
+// twice in its life.
+type Caller struct {
+	Conn uint64
+	Seq  uint64 // position of the request on its connection, from 0
+}
+
 // Request is one decoded request. What is inside has been checked as far as
 // that is possible without knowing the node's state.
 type Request struct {
