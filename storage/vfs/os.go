@@ -1,0 +1,160 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// lockName is the file that Lock locks. List does not show it.
+const lockName = ".lock"
+
+// maxParallelSyncs is up to how many files SyncFiles syncs one by one; for more
+// it asks the kernel to write the whole file system at once.
+const maxParallelSyncs = 16
+
+// OS is the FS of the directory root, which must exist. Files it opens
+// implement OSFile.
+func OS(root string) FS { return &osFS{root: root} }
+
+// OSFile is implemented by files that the kernel can send by itself.
+type OSFile interface {
+	File
+	// OSFile is the file underneath. It must not be closed, and its shared
+	// position must not be used.
+	OSFile() *os.File
+}
+
+type osFS struct {
+	root string
+
+	// whole is a handle on root, opened before the first write through this FS,
+	// so that syncfs reports every error since.
+	once  sync.Once
+	whole *os.File
+}
+
+func (s *osFS) path(name string) string { return filepath.Join(s.root, filepath.FromSlash(name)) }
+
+func (s *osFS) open(name string, flag int) (File, error) {
+	s.once.Do(func() { s.whole, _ = os.Open(s.root) })
+	f, err := os.OpenFile(s.path(name), flag|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, spaceError(err)
+	}
+	return &osFile{f}, nil
+}
+
+func (s *osFS) Create(name string) (File, error) { return s.open(name, os.O_CREATE|os.O_EXCL) }
+func (s *osFS) Open(name string) (File, error)   { return s.open(name, 0) }
+func (s *osFS) Remove(name string) error         { return os.Remove(s.path(name)) }
+
+func (s *osFS) Rename(from, to string) error {
+	return spaceError(os.Rename(s.path(from), s.path(to)))
+}
+
+func (s *osFS) Mkdir(name string) error {
+	err := os.Mkdir(s.path(name), 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		st, statErr := os.Stat(s.path(name))
+		if statErr == nil && st.IsDir() {
+			return nil
+		}
+	}
+	return spaceError(err)
+}
+
+func (s *osFS) List(dir string) ([]string, error) {
+	entries, err := os.ReadDir(s.path(dir)) // sorted
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if e.Name() != lockName {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+func (s *osFS) SyncDir(dir string) error {
+	f, err := os.Open(s.path(dir))
+	if err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		f.Close()
+		return spaceError(err)
+	}
+	return f.Close()
+}
+
+func (s *osFS) SyncFiles(files []File) error {
+	if len(files) > maxParallelSyncs && s.whole != nil {
+		if done, err := syncWhole(s.whole); done {
+			return spaceError(err)
+		}
+	}
+	if len(files) == 1 {
+		return files[0].Sync()
+	}
+	errs := make([]error, len(files))
+	slots := make(chan struct{}, maxParallelSyncs)
+	var wg sync.WaitGroup
+	for i, f := range files {
+		slots <- struct{}{}
+		wg.Go(func() {
+			errs[i] = f.Sync()
+			<-slots
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+type osFile struct{ f *os.File }
+
+func (o *osFile) OSFile() *os.File                        { return o.f }
+func (o *osFile) ReadAt(p []byte, off int64) (int, error) { return o.f.ReadAt(p, off) }
+func (o *osFile) Close() error                            { return o.f.Close() }
+func (o *osFile) Sync() error                             { return spaceError(syncData(o.f)) }
+
+func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
+	n, err := o.f.WriteAt(p, off)
+	return n, spaceError(err)
+}
+
+func (o *osFile) Truncate(size int64) error {
+	now, err := o.Size()
+	if err != nil {
+		return err
+	}
+	if size > now {
+		return fmt.Errorf("truncate %s to %d: it has only %d bytes: %w", o.f.Name(), size, now, fs.ErrInvalid)
+	}
+	return o.f.Truncate(size)
+}
+
+func (o *osFile) Size() (int64, error) {
+	st, err := o.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+// spaceError makes err match ErrNoSpace if the disk or a quota is full.
+func spaceError(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, errQuota) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}

@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package vfs
+
+import "syscall"
+
+const errQuota = syscall.EDQUOT
