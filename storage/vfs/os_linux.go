@@ -20,6 +20,14 @@ func syncWhole(f *os.File) (done bool, err error) {
 	return true, control(f, unix.Syncfs)
 }
 
+// startWriteBack begins to write a range without waiting for it. It promises
+// nothing: what goes wrong is for the next sync to tell.
+func startWriteBack(f *os.File, off, n int64) {
+	_ = control(f, func(fd int) error {
+		return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
+	})
+}
+
 // control runs a system call on f's descriptor, again if a signal interrupts
 // it.
 func control(f *os.File, call func(fd int) error) error {
