@@ -1,0 +1,51 @@
+package metadata
+
+import "errors"
+
+// Why a change to the cluster is refused, or a question about it has no
+// answer. Kafka's code for each is in broker/wire.
+var (
+	// ErrUnknownTopic says there is no topic, or no partition, of that name.
+	ErrUnknownTopic = errors.New("unknown topic or partition")
+	// ErrUnknownTopicID says there is no topic of that id.
+	ErrUnknownTopicID = errors.New("unknown topic id")
+	// ErrTopicExists says the name is taken.
+	ErrTopicExists = errors.New("topic already exists")
+	// ErrInvalidTopic says the name is not one a topic may have.
+	ErrInvalidTopic = errors.New("invalid topic name")
+	// ErrInvalidPartitions says the number of partitions is out of range.
+	ErrInvalidPartitions = errors.New("invalid number of partitions")
+	// ErrInvalidReplicationFactor says the number of replicas is out of range,
+	// or larger than the cluster.
+	ErrInvalidReplicationFactor = errors.New("invalid replication factor")
+	// ErrInvalidReplicaAssignment says replicas named by hand do not fit.
+	ErrInvalidReplicaAssignment = errors.New("invalid replica assignment")
+	// ErrInvalidConfig says a configuration does not exist or may not have that
+	// value.
+	ErrInvalidConfig = errors.New("invalid configuration")
+	// ErrInvalidRequest says the request contradicts itself.
+	ErrInvalidRequest = errors.New("invalid request")
+	// ErrPolicyViolation says the change is more than the cluster takes at
+	// once.
+	ErrPolicyViolation = errors.New("policy violation")
+	// ErrTopicDeletionDisabled says delete.topic.enable is false.
+	ErrTopicDeletionDisabled = errors.New("topic deletion is disabled")
+	// ErrSecurityDisabled says there is no authorizer.
+	ErrSecurityDisabled = errors.New("security is disabled")
+	// ErrNotController says another node decides about the cluster, or none
+	// does at the moment.
+	ErrNotController = errors.New("not the controller")
+	// ErrDuplicateBroker says another broker is registered under that id.
+	ErrDuplicateBroker = errors.New("duplicate broker registration")
+	// ErrLeaderNotAvailable says the partition has no leader.
+	ErrLeaderNotAvailable = errors.New("leader not available")
+	// ErrUnsupportedEndpoint says a node answers only for brokers or only for
+	// controllers. Kafka: UNSUPPORTED_ENDPOINT_TYPE.
+	ErrUnsupportedEndpoint = errors.New("unsupported endpoint type")
+
+	// ErrMalformed says bytes are not the encoding of records.
+	ErrMalformed = errors.New("malformed metadata records")
+	// ErrInapplicable says a record contradicts the image it is applied to. No
+	// record that the controller decided is refused.
+	ErrInapplicable = errors.New("metadata record cannot be applied")
+)
