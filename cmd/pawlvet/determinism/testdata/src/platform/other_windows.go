@@ -1,0 +1,3 @@
+package platform
+
+const pageSize = 8192

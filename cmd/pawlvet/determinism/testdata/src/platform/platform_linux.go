@@ -1,0 +1,3 @@
+package platform // want `file for one platform`
+
+const pageSize = 4096

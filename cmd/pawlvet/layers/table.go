@@ -1,0 +1,86 @@
+package layers
+
+// anything marks a package that may import every package of ours.
+const anything = "*"
+
+// may is the map of the house: for each package, named by its path below the
+// module, the packages of ours that it may import.
+var may = map[string]string{
+	// storage: blocks, and knows no brokers, topics or clients.
+	"storage/assert":  "",
+	"storage/record":  "storage/assert",
+	"storage/codec":   "storage/assert storage/record",
+	"storage/vfs":     "storage/assert",
+	"storage/journal": "storage/assert storage/vfs",
+	"storage":         "storage/assert storage/journal storage/record storage/vfs",
+	"storage/job":     "storage storage/assert storage/record",
+	"storage/inspect": "storage storage/assert storage/codec storage/journal storage/record storage/vfs",
+
+	// Deciders: pure, time passed in.
+	"broker/clock":      "storage/assert",
+	"broker/metadata":   "storage/assert storage/record",
+	"broker/replica":    "storage storage/assert storage/job storage/record broker/clock broker/metadata",
+	"broker/producer":   "storage storage/assert storage/record broker/clock",
+	"broker/session":    "storage/assert storage/record broker/clock broker/metadata",
+	"broker/wire":       "storage storage/assert storage/codec storage/record broker/metadata broker/producer broker/replica",
+	"broker/partition":  "storage storage/assert storage/job storage/record broker/clock broker/metadata broker/producer broker/replica broker/wire",
+	"broker/controller": "storage/assert storage/record broker/clock broker/metadata broker/wire",
+	"broker/quorum":     "storage/assert broker/clock",
+
+	// The switchboard, and the real host.
+	"broker":      "storage storage/assert storage/job storage/record broker/clock broker/controller broker/metadata broker/partition broker/producer broker/quorum broker/replica broker/session broker/wire",
+	"broker/host": "broker broker/clock broker/wire storage storage/assert storage/job storage/record storage/vfs",
+	"broker/tcp":  "broker broker/host broker/wire storage storage/assert storage/record storage/vfs",
+
+	// The linter, which builds on nothing of ours.
+	"cmd/pawlvet":             "cmd/pawlvet/determinism cmd/pawlvet/layers cmd/pawlvet/size",
+	"cmd/pawlvet/determinism": "",
+	"cmd/pawlvet/layers":      "",
+	"cmd/pawlvet/size":        "",
+}
+
+// rule says that no package of a room imports the target room, whatever the
+// map has.
+type rule struct {
+	room   string
+	target string
+	tests  bool // its tests neither
+	why    string
+}
+
+var never = []rule{
+	{"storage", "broker", true, "storage knows no brokers; what it needs comes as plain values"},
+	{"storage", "linearizability", false, "storage is judged from outside"},
+	{"linearizability", "broker", true, "the judge does not know the accused"},
+	{"linearizability", "storage", true, "the judge does not know the accused"},
+	{"linearizability", "sim", true, "the judge does not know the accused"},
+	{"workloads", "broker", false, "a workload speaks to its Client only"},
+	{"workloads", "sim", false, "a workload runs against real clusters too"},
+	{"broker", "sim", false, "nothing points back: no part of the core knows that it is simulated"},
+	{"storage", "sim", false, "nothing points back: no part of the core knows that it is simulated"},
+	{"broker", "workloads", false, "nothing points back"},
+	{"broker", "cmd", true, "nothing points back"},
+	{"storage", "cmd", true, "nothing points back"},
+	{"sim", "broker/host", true, "the simulator is a host itself, and has no real time"},
+	{"sim", "broker/tcp", true, "the simulator has its own network"},
+	{"sim", "broker/admin", true, "the simulator has no sockets"},
+	{"sim", "cmd", true, "nothing points back"},
+	{"maelstrom", "sim", false, "Maelstrom's host runs in real time"},
+}
+
+// coreRooms may use only coreDependencies, beside the standard library. Their
+// hosts may use more.
+var (
+	coreRooms = []string{"storage", "broker"}
+	hosts     = []string{"broker/host", "broker/tcp", "broker/admin"}
+
+	coreDependencies = []string{
+		"github.com/twmb/franz-go/pkg/kmsg",
+		"go.etcd.io/raft/v3",
+		"google.golang.org/protobuf/proto", // raft's messages
+		"github.com/google/btree",
+		"github.com/klauspost/compress",
+		"github.com/pierrec/lz4/v4",
+		"golang.org/x/sys",
+	}
+)

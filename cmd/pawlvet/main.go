@@ -1,0 +1,80 @@
+// Command pawlvet checks the house rules that go vet does not know, and lists
+// what has grown large:
+//
+//	go run ./cmd/pawlvet ./...
+//
+// It prints findings, each with its cure, and exits with 1 if there is one and
+// with 2 if the packages cannot be loaded.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"os"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/checker"
+	"golang.org/x/tools/go/packages"
+
+	"github.com/pawlbroker/pawl/cmd/pawlvet/determinism"
+	"github.com/pawlbroker/pawl/cmd/pawlvet/layers"
+	"github.com/pawlbroker/pawl/cmd/pawlvet/size"
+)
+
+func main() {
+	patterns := os.Args[1:]
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	findings, err := vet(patterns)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "pawlvet:", err)
+		os.Exit(2)
+	}
+	if findings > 0 {
+		fmt.Fprintf(os.Stderr, "pawlvet: %d findings; repeat with: go run ./cmd/pawlvet ./...\n", findings)
+		os.Exit(1)
+	}
+}
+
+// vet prints what it finds in the packages and returns how much it was.
+func vet(patterns []string) (findings int, err error) {
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule}, patterns...)
+	if err != nil {
+		return 0, err
+	}
+	var placed []layers.Package
+	var core []*packages.Package
+	var files []*ast.File
+	for _, p := range pkgs {
+		if len(p.Errors) > 0 {
+			return 0, fmt.Errorf("load %s: %w", p.PkgPath, p.Errors[0])
+		}
+		place := layers.Package{Path: p.PkgPath}
+		for path := range p.Imports {
+			place.Imports = append(place.Imports, path)
+		}
+		placed, files = append(placed, place), append(files, p.Syntax...)
+		if determinism.Covers(layers.Name(p.PkgPath)) {
+			core = append(core, p)
+		}
+	}
+	graph, err := checker.Analyze([]*analysis.Analyzer{determinism.Analyzer}, core, nil)
+	if err != nil {
+		return 0, err
+	}
+	for _, root := range graph.Roots {
+		findings += len(root.Diagnostics)
+	}
+	if err := graph.PrintText(os.Stdout, -1); err != nil {
+		return 0, err
+	}
+	broken := layers.Check(placed)
+	for _, finding := range broken {
+		fmt.Println("layers:", finding)
+	}
+	if root, err := os.Getwd(); err == nil && len(pkgs) > 0 {
+		fmt.Print(size.Of(pkgs[0].Fset, files, root, 10))
+	}
+	return findings + len(broken), nil
+}
