@@ -32,13 +32,12 @@ const Window = 5
 
 // Batch is the part of a record batch's header that matters here.
 type Batch struct {
-	ID     record.ProducerID
-	Epoch  record.ProducerEpoch
-	First  record.Sequence
-	Last   record.Sequence
-	Base   record.Offset // of the first record
-	Next   record.Offset // one past the last record
-	MaxTim record.Timestamp
+	ID    record.ProducerID
+	Epoch record.ProducerEpoch
+	First record.Sequence
+	Last  record.Sequence
+	Base  record.Offset // of the first record
+	Next  record.Offset // one past the last record
 }
 
 // Of reads a batch's header. Base and Next mean nothing before the batch has
@@ -46,7 +45,7 @@ type Batch struct {
 func Of(b record.Batch) Batch {
 	return Batch{
 		ID: b.ProducerID(), Epoch: b.ProducerEpoch(), First: b.BaseSequence(), Last: b.LastSequence(),
-		Base: b.BaseOffset(), Next: b.NextOffset(), MaxTim: b.MaxTimestamp(),
+		Base: b.BaseOffset(), Next: b.NextOffset(),
 	}
 }
 
@@ -57,7 +56,6 @@ type written struct {
 	last  record.Sequence
 	base  record.Offset
 	next  record.Offset
-	tim   record.Timestamp
 }
 
 // entry is one producer.
@@ -141,7 +139,7 @@ func (s *State) Add(b Batch, now clock.Instant) {
 		assert.That(e.batches[n-1].next <= b.Base, "producer: batch below one that was added before")
 	}
 	e.seen = now
-	e.batches = append(e.batches, written{b.Epoch, b.First, b.Last, b.Base, b.Next, b.MaxTim})
+	e.batches = append(e.batches, written{b.Epoch, b.First, b.Last, b.Base, b.Next})
 	e.trim(s.durable)
 }
 

@@ -16,7 +16,7 @@ var ErrSnapshot = errors.New("corrupt producer snapshot")
 
 const (
 	snapshotVersion = 1
-	writtenSize     = 2 + 4 + 4 + 8 + 8 + 8 // bytes of one encoded batch
+	writtenSize     = 2 + 4 + 4 + 8 + 8 // bytes of one encoded batch
 )
 
 // Snapshot encodes the state: version (1 byte), then for each producer, by id,
@@ -39,7 +39,6 @@ func (s *State) Snapshot() []byte {
 			out = be.AppendUint32(out, uint32(w.last))
 			out = be.AppendUint64(out, uint64(w.base))
 			out = be.AppendUint64(out, uint64(w.next))
-			out = be.AppendUint64(out, uint64(w.tim))
 		}
 	}
 	return out
@@ -76,7 +75,6 @@ func Restore(snapshot []byte, now clock.Instant) (State, error) {
 				last:  record.Sequence(be.Uint32(rest[6:])),
 				base:  record.Offset(be.Uint64(rest[10:])),
 				next:  record.Offset(be.Uint64(rest[18:])),
-				tim:   record.Timestamp(be.Uint64(rest[26:])),
 			}
 			rest = rest[writtenSize:]
 		}

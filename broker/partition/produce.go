@@ -1,0 +1,308 @@
+package partition
+
+// Produce (key 0), versions 3 to 11.
+//
+// Behaviour:
+//   - Each partition entry is judged by itself; an entry is stored whole or not
+//     at all.
+//   - acks=0 is answered by nothing; if an entry could not be stored the
+//     connection is closed, so that the client notices.
+//   - acks=1 and acks=-1 (all) wait until the batch is durable (pawl.flush=os:
+//     in the page cache) and committed.
+//   - A batch that repeats one of a producer's last five is answered with the
+//     first one's offset, and only once that is durable.
+//   - A request that is not done within its timeout is answered
+//     REQUEST_TIMED_OUT: its records may or may not be stored.
+//
+// Versions: 5 adds the log start offset, 8 errors per record (KIP-467), 9 is
+// flexible, 10 the leader's address on errors (KIP-951, not sent).
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/producer"
+	"github.com/pawlbroker/pawl/broker/replica"
+	"github.com/pawlbroker/pawl/broker/wire"
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/job"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// sweepEvery is how often produces that take too long are looked for, and so
+// how late a timeout may come.
+const sweepEvery = 200 * time.Millisecond
+
+// produce is one Produce request that is being answered.
+type produce struct {
+	caller   wire.Caller
+	acks     replica.Acks
+	left     int // entries not decided yet
+	failed   bool
+	answered bool
+	deadline clock.Instant
+	resp     kmsg.ProduceResponse
+
+	// Room for the usual case of one partition, so that it costs no more
+	// allocations.
+	topic     [1]kmsg.ProduceResponseTopic
+	partition [1]kmsg.ProduceResponseTopicPartition
+}
+
+// promise is one entry of a produce that waits for its replica.
+type promise struct {
+	produce *produce
+	entry   *kmsg.ProduceResponseTopicPartition
+	part    *Partition
+}
+
+// promises are the promises made to replicas, by ticket.
+type promises struct {
+	slots []promise
+	free  []replica.Ticket
+}
+
+func (ps *promises) add(p promise) replica.Ticket {
+	if n := len(ps.free); n > 0 {
+		k := ps.free[n-1]
+		ps.free = ps.free[:n-1]
+		ps.slots[k] = p
+		return k
+	}
+	ps.slots = append(ps.slots, p)
+	return replica.Ticket(len(ps.slots) - 1)
+}
+
+func (ps *promises) take(k replica.Ticket) promise {
+	p := ps.slots[k]
+	assert.That(p.produce != nil, "partition: a promise was kept twice")
+	ps.slots[k] = promise{}
+	ps.free = append(ps.free, k)
+	return p
+}
+
+// Produce handles a Produce request.
+func (t *Table) Produce(c wire.Caller, req *wire.Request, at Moment, out *Out) {
+	body := req.Body.(*kmsg.ProduceRequest)
+	t.Stats.ProduceRequests++
+	p := &produce{caller: c, acks: replica.Acks(body.Acks), deadline: at.Now.Add(time.Duration(max(body.TimeoutMillis, 0)) * time.Millisecond)}
+	p.resp.Default()
+	p.resp.SetVersion(body.Version)
+	p.resp.Topics = p.topic[:0]
+	p.left = 1 // holds the answer back until every entry was looked at
+	i := 0
+	for _, top := range body.Topics {
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic = top.Topic
+		if len(body.Topics) == 1 && len(top.Partitions) == 1 {
+			rt.Partitions = p.partition[:1]
+		} else {
+			rt.Partitions = make([]kmsg.ProduceResponseTopicPartition, len(top.Partitions))
+		}
+		for j := range top.Partitions {
+			entry := &rt.Partitions[j]
+			entry.Default()
+			entry.Partition, entry.BaseOffset = top.Partitions[j].Partition, -1
+			p.left++
+			if err := t.produceOne(p, entry, top.Topic, req.Produce[i], body.TransactionID != nil, at, out); err != nil {
+				p.refuse(entry, req.Produce[i], err)
+			}
+			i++
+		}
+		p.resp.Topics = append(p.resp.Topics, rt)
+	}
+	p.left--
+	if t.finish(p, out); !p.answered {
+		t.expiring = append(t.expiring, p)
+		t.sweepAt = min(t.sweepAt, at.Now.Add(sweepEvery))
+	}
+}
+
+// produceOne decides one entry. If it returns no error, the entry is filled and
+// counted down later.
+func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition, name string, e wire.ProduceEntry, transaction bool, at Moment, out *Out) error {
+	switch p.acks {
+	case replica.AcksAll, replica.AcksLeader, replica.AcksNone:
+	default:
+		return fmt.Errorf("%w: %d", wire.ErrInvalidAcks, p.acks)
+	}
+	part, err := t.find(name, entry.Partition)
+	if err != nil {
+		return err
+	}
+	if e.Err != nil {
+		return e.Err
+	}
+	cfg := &part.topic.Config
+	if err := cfg.allows(e, at.Wall); err != nil {
+		return err
+	}
+	if transaction || e.Batch.Transactional() {
+		return wire.ErrTransactional
+	}
+	info := producer.Of(e.Batch)
+	base, next, err := part.producers.Check(info, part.replica.LogEnd() == 0)
+	if err != nil {
+		return err
+	}
+	entry.LogStartOffset = int64(part.replica.LogStart())
+	ticket := t.promises.add(promise{p, entry, part})
+	if base >= 0 {
+		t.Stats.Duplicates++
+		var ro replica.Out
+		part.replica.Await(base, next, ticket, &ro)
+		t.keep(ro.Done, at, out)
+		return nil
+	}
+	if _, err := part.replica.Produce(e.Batch, p.acks, ticket); err != nil {
+		t.promises.take(ticket)
+		return err
+	}
+	info.Base, info.Next = e.Batch.BaseOffset(), e.Batch.NextOffset()
+	part.producers.Add(info, at.Now)
+	w := storage.Write{
+		Log: part.log, Batches: []record.Batch{e.Batch}, SegmentBytes: cfg.SegmentBytes,
+		PageCache: cfg.PageCache, AppendTime: record.NoTimestamp,
+	}
+	if cfg.LogAppendTime {
+		w.AppendTime = at.Wall
+		entry.LogAppendTime = int64(at.Wall)
+	}
+	out.Jobs = append(out.Jobs, job.Append{Write: w})
+	t.touch(part)
+	t.Stats.BatchesIn++
+	t.Stats.BytesIn += int64(len(e.Batch))
+	t.Stats.RecordsIn += int64(e.Batch.Count())
+	return nil
+}
+
+// allows judges a batch by the topic's configuration.
+func (c *TopicConfig) allows(e wire.ProduceEntry, wall record.Timestamp) error {
+	if n := int64(len(e.Batch)); n > c.MaxMessageBytes {
+		return fmt.Errorf("%w: batch of %d bytes, max.message.bytes is %d", wire.ErrTooLarge, n, c.MaxMessageBytes)
+	}
+	if c.Compacted && e.Facts.NullKey >= 0 {
+		return wire.ErrNullKey
+	}
+	if c.LogAppendTime || e.Facts.MinTimestamp == record.NoTimestamp {
+		return nil
+	}
+	if early := int64(wall) - int64(e.Facts.MinTimestamp); early > c.BeforeMax.Milliseconds() {
+		return fmt.Errorf("%w: %d is %d ms before the broker's time", wire.ErrInvalidTimestamp, e.Facts.MinTimestamp, early)
+	}
+	if late := int64(e.Facts.MaxTimestamp) - int64(wall); late > c.AfterMax.Milliseconds() {
+		return fmt.Errorf("%w: %d is %d ms after the broker's time", wire.ErrInvalidTimestamp, e.Facts.MaxTimestamp, late)
+	}
+	return nil
+}
+
+// refuse fills an entry that was not stored.
+func (p *produce) refuse(entry *kmsg.ProduceResponseTopicPartition, e wire.ProduceEntry, err error) {
+	p.failed = true
+	p.left--
+	entry.ErrorCode = wire.Code(err)
+	entry.BaseOffset, entry.LogAppendTime, entry.LogStartOffset = -1, -1, -1
+	entry.ErrorMessage = kmsg.StringPtr(err.Error())
+	if errors.Is(err, wire.ErrNullKey) {
+		re := kmsg.NewProduceResponseTopicPartitionErrorRecord()
+		re.RelativeOffset = e.Facts.NullKey
+		re.ErrorMessage = kmsg.StringPtr(err.Error())
+		entry.ErrorRecords = append(entry.ErrorRecords, re)
+	}
+}
+
+// touch notes that the partition has something for the next checkpoint.
+func (t *Table) touch(p *Partition) {
+	if !p.dirty {
+		p.dirty = true
+		t.dirty = append(t.dirty, p)
+	}
+}
+
+// appended takes the result of an append.
+func (t *Table) appended(j job.Append, res job.Result, at Moment, out *Out) {
+	p := t.logs[j.Log]
+	if p == nil {
+		return // the topic is gone, and everyone who waited was told
+	}
+	var ro replica.Out
+	if res.Err != nil {
+		end := p.replica.Rejected(res.Err, &ro)
+		p.producers.Rollback(end)
+	} else {
+		p.view = res.View
+		p.replica.Written(&ro)
+		p.producers.Durable(p.replica.OnDisk())
+	}
+	t.keep(ro.Done, at, out)
+	if res.Err == nil {
+		t.wakeParked(p, at, out)
+	}
+}
+
+// keep fills the entries whose promises were kept, or broken.
+func (t *Table) keep(done []replica.Done, _ Moment, out *Out) {
+	for _, d := range done {
+		pr := t.promises.take(d.Ticket)
+		p := pr.produce
+		if p.answered {
+			continue
+		}
+		if d.Err != nil {
+			p.refuse(pr.entry, wire.ProduceEntry{}, d.Err)
+		} else {
+			pr.entry.BaseOffset = int64(d.Base)
+			p.left--
+		}
+		t.finish(p, out)
+	}
+}
+
+// finish answers a produce once nothing is left to wait for.
+func (t *Table) finish(p *produce, out *Out) {
+	if p.left > 0 || p.answered {
+		return
+	}
+	p.answered = true
+	if p.acks == replica.AcksNone {
+		out.reply(p.caller, wire.Response{Close: p.failed})
+		return
+	}
+	out.reply(p.caller, wire.Response{Body: &p.resp})
+}
+
+// timeOut answers the produces that have waited too long, and forgets those
+// that were answered.
+func (t *Table) timeOut(at Moment, out *Out) {
+	kept := t.expiring[:0]
+	for _, p := range t.expiring {
+		if !p.answered && p.deadline <= at.Now {
+			assert.Reached("partition: produce timed out")
+			t.giveUp(p, out)
+		}
+		if !p.answered {
+			kept = append(kept, p)
+		}
+	}
+	clear(t.expiring[len(kept):])
+	t.expiring, t.sweepAt = kept, clock.Never
+	if len(kept) > 0 {
+		t.sweepAt = at.Now.Add(sweepEvery)
+	}
+}
+
+// giveUp answers a produce whose entries are not all decided.
+func (t *Table) giveUp(p *produce, out *Out) {
+	for _, pr := range t.promises.slots {
+		if pr.produce == p {
+			p.refuse(pr.entry, wire.ProduceEntry{}, wire.ErrRequestTimedOut)
+		}
+	}
+	p.left = 0
+	t.finish(p, out)
+}
