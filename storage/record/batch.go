@@ -46,7 +46,6 @@ const (
 	transactionalBit = 1 << 4
 	controlBit       = 1 << 5
 	deleteHorizonBit = 1 << 6
-	unusedAttributes = ^int16(0x7f)
 	supportedMagic   = 2
 	crc32cPolynomial = crc32.Castagnoli
 )
@@ -92,6 +91,12 @@ func (b Batch) CRC() uint32 { return binary.BigEndian.Uint32(b[crcAt:]) }
 
 // Attributes is the batch's bit field.
 func (b Batch) Attributes() int16 { return int16(binary.BigEndian.Uint16(b[attributesAt:])) }
+
+// DeleteHorizon reports whether BaseTimestamp is the time from which the
+// cleaner may drop the batch's tombstones and markers. Only the cleaner says so.
+//
+// Source: KIP-534.
+func (b Batch) DeleteHorizon() bool { return b.Attributes()&deleteHorizonBit != 0 }
 
 // Codec is the number of the compression codec: 0 none, 1 gzip, 2 snappy, 3
 // lz4, 4 zstd; 5 to 7 mean nothing.
@@ -158,6 +163,13 @@ func (b Batch) Assign(base Offset, epoch LeaderEpoch) {
 func (b Batch) SetLogAppendTime(t Timestamp) {
 	binary.BigEndian.PutUint64(b[maxTimestampAt:], uint64(t))
 	binary.BigEndian.PutUint16(b[attributesAt:], uint16(b.Attributes()|logAppendTimeBit))
+	b.seal()
+}
+
+// SetMaxTimestamp corrects the header's max timestamp, in place, and computes
+// the CRC anew.
+func (b Batch) SetMaxTimestamp(t Timestamp) {
+	binary.BigEndian.PutUint64(b[maxTimestampAt:], uint64(t))
 	b.seal()
 }
 
