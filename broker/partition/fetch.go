@@ -83,7 +83,7 @@ func (t *Table) Fetch(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 		resp:     wire.FetchResponse{Version: body.Version},
 	}
 	if body.SessionID != 0 && body.SessionEpoch != -1 {
-		f.resp.ErrorCode = wire.Code(wire.ErrFetchSession)
+		f.resp.ErrorCode = wire.Code(wire.ErrFetchSessionNotFound)
 		out.reply(c, wire.Response{Body: &f.resp})
 		return
 	}

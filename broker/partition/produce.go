@@ -38,6 +38,11 @@ import (
 // how late a timeout may come.
 const sweepEvery = 200 * time.Millisecond
 
+var (
+	errNullKey       = fmt.Errorf("%w: a compacted topic takes no record without a key", wire.ErrInvalidRecord)
+	errTransactional = fmt.Errorf("%w: the broker has no transactions", wire.ErrInvalidTxnState)
+)
+
 // produce is one Produce request that is being answered.
 type produce struct {
 	caller   wire.Caller
@@ -129,7 +134,7 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 	switch p.acks {
 	case replica.AcksAll, replica.AcksLeader, replica.AcksNone:
 	default:
-		return fmt.Errorf("%w: %d", wire.ErrInvalidAcks, p.acks)
+		return fmt.Errorf("%w: %d", wire.ErrInvalidRequiredAcks, p.acks)
 	}
 	part, err := t.find(name, entry.Partition)
 	if err != nil {
@@ -143,7 +148,7 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 		return err
 	}
 	if transaction || e.Batch.Transactional() {
-		return wire.ErrTransactional
+		return errTransactional
 	}
 	info := producer.Of(e.Batch)
 	base, next, err := part.producers.Check(info, part.replica.LogEnd() == 0)
@@ -184,10 +189,10 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 // allows judges a batch by the topic's configuration.
 func (c *TopicConfig) allows(e wire.ProduceEntry, wall record.Timestamp) error {
 	if n := int64(len(e.Batch)); n > c.MaxMessageBytes {
-		return fmt.Errorf("%w: batch of %d bytes, max.message.bytes is %d", wire.ErrTooLarge, n, c.MaxMessageBytes)
+		return fmt.Errorf("%w: batch of %d bytes, max.message.bytes is %d", wire.ErrMessageTooLarge, n, c.MaxMessageBytes)
 	}
 	if c.Compacted && e.Facts.NullKey >= 0 {
-		return wire.ErrNullKey
+		return errNullKey
 	}
 	if c.LogAppendTime || e.Facts.MinTimestamp == record.NoTimestamp {
 		return nil
@@ -208,7 +213,7 @@ func (p *produce) refuse(entry *kmsg.ProduceResponseTopicPartition, e wire.Produ
 	entry.ErrorCode = wire.Code(err)
 	entry.BaseOffset, entry.LogAppendTime, entry.LogStartOffset = -1, -1, -1
 	entry.ErrorMessage = kmsg.StringPtr(err.Error())
-	if errors.Is(err, wire.ErrNullKey) {
+	if errors.Is(err, errNullKey) {
 		re := kmsg.NewProduceResponseTopicPartitionErrorRecord()
 		re.RelativeOffset = e.Facts.NullKey
 		re.ErrorMessage = kmsg.StringPtr(err.Error())
@@ -300,7 +305,7 @@ func (t *Table) timeOut(at Moment, out *Out) {
 func (t *Table) giveUp(p *produce, out *Out) {
 	for _, pr := range t.promises.slots {
 		if pr.produce == p {
-			p.refuse(pr.entry, wire.ProduceEntry{}, wire.ErrRequestTimedOut)
+			p.refuse(pr.entry, wire.ProduceEntry{}, wire.ErrTimedOut)
 		}
 	}
 	p.left = 0

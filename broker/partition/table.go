@@ -211,15 +211,22 @@ func (p *Partition) recover(rec *storage.RecoveredLog, at Moment, out *Out) {
 		return
 	}
 	p.producers = state
-	snapshotEnd := rec.View.End()
+	replay(&p.producers, rec, at.Now)
+}
+
+// replay brings a state that was restored from a snapshot to the log end. The
+// snapshot may hold batches that were in flight when it was taken and were
+// refused; the log says where it really ended.
+func replay(s *producer.State, rec *storage.RecoveredLog, now clock.Instant) {
+	end := rec.View.End()
 	if len(rec.After) > 0 {
-		snapshotEnd = rec.After[0].BaseOffset
+		end = rec.After[0].BaseOffset
 	}
-	p.producers.Rollback(snapshotEnd)
-	p.producers.Durable(snapshotEnd)
+	s.Rollback(end)
+	s.Durable(end)
 	for _, b := range rec.After {
-		p.producers.Add(batchOf(b), at.Now)
-		p.producers.Durable(b.LastOffset + 1)
+		s.Add(batchOf(b), now)
+		s.Durable(b.LastOffset + 1)
 	}
 }
 
@@ -356,6 +363,28 @@ func (t *Table) Snapshots() []storage.Snapshot {
 		return cmp.Compare(a.Log.Partition, b.Log.Partition)
 	})
 	return out
+}
+
+// Touch makes the next Snapshots include these logs: a checkpoint that was given
+// theirs came to nothing.
+func (t *Table) Touch(logs []storage.LogID) {
+	for _, id := range logs {
+		if p := t.logs[id]; p != nil {
+			t.touch(p)
+		}
+	}
+}
+
+// Drain answers every fetch that waits for data, with what there is.
+func (t *Table) Drain(at Moment, out *Out) {
+	for {
+		f, ok := t.deadlines.Due(clock.Never - 1)
+		if !ok {
+			return
+		}
+		f.deadline = at.Now
+		t.serve(f, at, out)
+	}
 }
 
 // sorted lists the open partitions by topic name and index.
