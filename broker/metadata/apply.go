@@ -64,7 +64,7 @@ func (m *Image) apply(r Record) error {
 		return m.removeTopic(r)
 	case *Partition:
 		return m.setPartition(r)
-	case *TopicConfig:
+	case *ConfigureTopic:
 		return m.setTopicConfig(r)
 	case *ProducerIDs:
 		if r.Next < m.nextProducerID {
@@ -201,7 +201,7 @@ func (m *Image) setPartition(r *Partition) error {
 	case r.Index != t.Partitions:
 		return fmt.Errorf("the topic has %d partitions", t.Partitions)
 	default:
-		m.replaceTopic(t, &Topic{t.ID, t.Name, t.Partitions + 1, t.Configs})
+		m.replaceTopic(&Topic{t.ID, t.Name, t.Partitions + 1, t.Configs})
 	}
 	m.partitions.ReplaceOrInsert(r)
 	m.add(r)
@@ -231,7 +231,7 @@ func (p *Partition) valid() error {
 	return nil
 }
 
-func (m *Image) setTopicConfig(r *TopicConfig) error {
+func (m *Image) setTopicConfig(r *ConfigureTopic) error {
 	t, ok := m.TopicByID(r.Topic)
 	if !ok {
 		return ErrUnknownTopicID
@@ -249,13 +249,13 @@ func (m *Image) setTopicConfig(r *TopicConfig) error {
 		configs = slices.Insert(configs, i, Config{r.Name, r.Value})
 	}
 	changed := &Topic{t.ID, t.Name, t.Partitions, configs}
-	m.replaceTopic(t, changed)
+	m.replaceTopic(changed)
 	m.remove(t.record())
 	m.add(changed.record())
 	return nil
 }
 
-func (m *Image) replaceTopic(old, t *Topic) {
+func (m *Image) replaceTopic(t *Topic) {
 	m.byName.ReplaceOrInsert(t)
 	m.byID.ReplaceOrInsert(t)
 }
@@ -302,7 +302,7 @@ func difference(m, next Image, records []Record) Delta {
 			topic(r.ID)
 		case *RemoveTopic:
 			topic(r.ID)
-		case *TopicConfig:
+		case *ConfigureTopic:
 			topic(r.Topic)
 		case *Partition:
 			if p, ok := next.Partition(r.Topic, r.Index); ok {

@@ -75,8 +75,8 @@ func (d *decoder) record(k kind) Record {
 	case kindPartition:
 		return &Partition{d.id(), d.int32(), d.nodes(), d.nodes(), NodeID(d.int32()),
 			record.LeaderEpoch(d.int32()), PartitionEpoch(d.int32())}
-	case kindTopicConfig:
-		return &TopicConfig{d.id(), d.string(), d.string(), d.bool()}
+	case kindConfigureTopic:
+		return &ConfigureTopic{d.id(), d.string(), d.string(), d.bool()}
 	case kindProducerIDs:
 		return &ProducerIDs{record.ProducerID(d.int64())}
 	case kindDeletedTopic:
@@ -120,7 +120,7 @@ func (r *Partition) encode(b []byte) []byte {
 	return binary.AppendVarint(b, int64(r.Epoch))
 }
 
-func (r *TopicConfig) encode(b []byte) []byte {
+func (r *ConfigureTopic) encode(b []byte) []byte {
 	b = append(b, r.Topic[:]...)
 	b = appendString(appendString(b, r.Name), r.Value)
 	if r.Unset {

@@ -78,8 +78,8 @@ type (
 		Epoch       PartitionEpoch
 	}
 
-	// TopicConfig sets one configuration of a topic, or, if Unset, removes it.
-	TopicConfig struct {
+	// ConfigureTopic sets one configuration of a topic, or, if Unset, removes it.
+	ConfigureTopic struct {
 		Topic TopicID
 		Name  string
 		Value string
@@ -108,7 +108,7 @@ const (
 	kindAddTopic         kind = 3
 	kindRemoveTopic      kind = 4
 	kindPartition        kind = 5
-	kindTopicConfig      kind = 6
+	kindConfigureTopic   kind = 6
 	kindProducerIDs      kind = 7
 	kindDeletedTopic     kind = 8
 	kindBrokerEpochs     kind = 9
@@ -119,7 +119,7 @@ func (*UnregisterBroker) kind() kind { return kindUnregisterBroker }
 func (*AddTopic) kind() kind         { return kindAddTopic }
 func (*RemoveTopic) kind() kind      { return kindRemoveTopic }
 func (*Partition) kind() kind        { return kindPartition }
-func (*TopicConfig) kind() kind      { return kindTopicConfig }
+func (*ConfigureTopic) kind() kind   { return kindConfigureTopic }
 func (*ProducerIDs) kind() kind      { return kindProducerIDs }
 func (*DeletedTopic) kind() kind     { return kindDeletedTopic }
 func (*BrokerEpochs) kind() kind     { return kindBrokerEpochs }
@@ -142,7 +142,7 @@ func (r *Partition) String() string {
 	return fmt.Sprintf("partition topic=%s index=%d replicas=%v isr=%v leader=%d leader_epoch=%d epoch=%d",
 		r.Topic, r.Index, r.Replicas, r.ISR, r.Leader, r.LeaderEpoch, r.Epoch)
 }
-func (r *TopicConfig) String() string {
+func (r *ConfigureTopic) String() string {
 	if r.Unset {
 		return fmt.Sprintf("unset topic=%s %s", r.Topic, r.Name)
 	}
