@@ -98,6 +98,14 @@ func (k *Kernel) Step() {
 	h.to.Happen(h.what, h.arg)
 }
 
+// Run lets everything happen that is due up to an instant, and makes it now.
+func (k *Kernel) Run(until clock.Instant) {
+	for k.Next() <= until {
+		k.Step()
+	}
+	k.now = max(k.now, until)
+}
+
 func (k *Kernel) pop() happening {
 	first := k.heap[0]
 	n := len(k.heap) - 1
