@@ -29,15 +29,12 @@ func (r Record) Headers() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		p := r.RawHeaders
 		for range r.HeaderCount {
-			key, rest, ok := field(p)
-			if !ok {
+			key, n := field(p)
+			value, m := field(p[n:])
+			if !yield(key, value) {
 				return
 			}
-			value, rest, ok := field(rest)
-			if !ok || !yield(key, value) {
-				return
-			}
-			p = rest
+			p = p[n+m:]
 		}
 	}
 }
@@ -115,12 +112,13 @@ func nothingLeft(payload []byte, count int32) error {
 // next reads one record from the front of p into r. flaw is what is wrong with
 // it, or empty.
 func next(p []byte, r *Record) (rest []byte, flaw string) {
-	size, n := Varint(p)
+	u, n := oneByte(p)
 	if n == 0 {
-		return nil, "length cut short or too big"
+		u, n = longUvarint(p)
 	}
-	if size < 0 || int(size) > len(p)-n {
-		return nil, "length does not fit what is left"
+	size, n := signed32(u, n)
+	if n == 0 || size < 0 || int(size) > len(p)-n {
+		return nil, "length too big or does not fit what is left"
 	}
 	p, rest = p[n:n+int(size)], p[n+int(size):]
 	if len(p) == 0 {
@@ -128,40 +126,50 @@ func next(p []byte, r *Record) (rest []byte, flaw string) {
 	}
 	r.Attributes = int8(p[0])
 	p = p[1:]
-	if r.TimestampDelta, n = Varlong(p); n == 0 {
+	if u, n = oneByte(p); n == 0 {
+		u, n = longUvarint(p)
+	}
+	if r.TimestampDelta, n = signed64(u, n); n == 0 {
 		return nil, "timestamp delta cut short or too big"
 	}
 	p = p[n:]
-	if r.OffsetDelta, n = Varint(p); n == 0 {
+	if u, n = oneByte(p); n == 0 {
+		u, n = longUvarint(p)
+	}
+	if r.OffsetDelta, n = signed32(u, n); n == 0 {
 		return nil, "offset delta cut short or too big"
 	}
 	p = p[n:]
-	var ok bool
-	if r.Key, p, ok = field(p); !ok {
+	if r.Key, n = field(p); n == 0 {
 		return nil, "key does not fit the record"
 	}
-	if r.Value, p, ok = field(p); !ok {
+	p = p[n:]
+	if r.Value, n = field(p); n == 0 {
 		return nil, "value does not fit the record"
+	}
+	p = p[n:]
+	if len(p) == 1 && p[0] == 0 {
+		r.HeaderCount, r.RawHeaders = 0, nil
+		return rest, ""
 	}
 	if r.HeaderCount, n = Varint(p); n == 0 || r.HeaderCount < 0 {
 		return nil, "header count cut short, negative or too big"
 	}
 	r.RawHeaders = p[n:]
-	if r.HeaderCount == 0 && len(r.RawHeaders) == 0 {
-		return rest, ""
-	}
 	return rest, headerFlaw(r.RawHeaders, r.HeaderCount)
 }
 
 func headerFlaw(p []byte, count int32) string {
 	for range count {
-		key, rest, ok := field(p)
-		if !ok || key == nil {
+		key, n := field(p)
+		if n == 0 || key == nil {
 			return "header key null or does not fit the record"
 		}
-		if _, p, ok = field(rest); !ok {
+		p = p[n:]
+		if _, n = field(p); n == 0 {
 			return "header value does not fit the record"
 		}
+		p = p[n:]
 	}
 	if len(p) > 0 {
 		return "bytes after the last header"
@@ -169,16 +177,21 @@ func headerFlaw(p []byte, count int32) string {
 	return ""
 }
 
-// field reads a length and as many bytes from the front of p. Length -1 is null
-// and gives nil; an empty field is not nil.
-func field(p []byte) (f, rest []byte, ok bool) {
-	size, n := Varint(p)
-	switch {
-	case n == 0 || size < -1 || int(size) > len(p)-n:
-		return nil, nil, false
-	case size == -1:
-		return nil, p[n:], true
+// field reads a length and as many bytes from the front of p; n is how many it
+// took in all, or 0 when they are not there. Length -1 is null and gives nil; an
+// empty field is not nil.
+func field(p []byte) (f []byte, n int) {
+	u, n := oneByte(p)
+	if n == 0 {
+		u, n = longUvarint(p)
+	}
+	size, n := signed32(u, n)
+	if n == 0 || size < 0 || int(size) > len(p)-n {
+		if n > 0 && size == -1 {
+			return nil, n
+		}
+		return nil, 0
 	}
 	end := n + int(size)
-	return p[n:end:end], p[end:], true
+	return p[n:end:end], end
 }
