@@ -11,7 +11,7 @@ import (
 
 func TestOrderGivesOutAnswersInTheOrderOfRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var o Order
+		var o Order[int64]
 		var asked, popped uint64
 		open := map[uint64]bool{} // asked and not answered
 		answered := map[uint64]bool{}
@@ -47,13 +47,20 @@ func TestOrderGivesOutAnswersInTheOrderOfRequests(t *testing.T) {
 				if !ok {
 					return
 				}
-				if r.Correlation != int32(popped)+100 || r.Size != int64(popped) || r.Response.Close != (popped%2 == 1) {
+				if r.Correlation != int32(popped)+100 || r.Tag != int64(popped) || r.Response.Close != (popped%2 == 1) {
 					t.Fatalf("%d: %+v", popped, r)
 				}
 				popped++
 			},
 			"": func(t *rapid.T) {
-				if o.Len() != int(asked-popped) || o.Ready() != answered[popped] {
+				at := popped
+				o.All(func(seq uint64, tag int64, done bool) {
+					if seq != at || tag != int64(at) || done != answered[at] {
+						t.Fatalf("slot %d is %d, tag %d, answered %t", at, seq, tag, done)
+					}
+					at++
+				})
+				if at != asked || o.Len() != int(asked-popped) || o.Ready() != answered[popped] {
 					t.Fatalf("len %d ready %t", o.Len(), o.Ready())
 				}
 			},
@@ -62,10 +69,10 @@ func TestOrderGivesOutAnswersInTheOrderOfRequests(t *testing.T) {
 }
 
 func TestSecondAnswerIsABug(t *testing.T) {
-	for name, answer := range map[string]func(*Order){ // any order
-		"twice":     func(o *Order) { o.Answer(0, Response{}); o.Answer(0, Response{}) },
-		"never put": func(o *Order) { o.Answer(1, Response{}) },
-		"after pop": func(o *Order) { o.Answer(0, Response{}); o.Pop(); o.Answer(0, Response{}) },
+	for name, answer := range map[string]func(*Order[int64]){ // any order
+		"twice":     func(o *Order[int64]) { o.Answer(0, Response{}); o.Answer(0, Response{}) },
+		"never put": func(o *Order[int64]) { o.Answer(1, Response{}) },
+		"after pop": func(o *Order[int64]) { o.Answer(0, Response{}); o.Pop(); o.Answer(0, Response{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -75,7 +82,7 @@ func TestSecondAnswerIsABug(t *testing.T) {
 					t.Errorf("recovered %v", err)
 				}
 			}()
-			var o Order
+			var o Order[int64]
 			o.Expect(1, 0)
 			answer(&o)
 		})
