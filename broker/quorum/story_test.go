@@ -1,0 +1,142 @@
+package quorum
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/metadata"
+)
+
+// A story is told to one node, whose disk is a list of records.
+func TestStories(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var (
+			q    *Quorum
+			disk [][]byte
+			save *Save
+		)
+		voters := []metadata.NodeID{1}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var out Out
+			var text strings.Builder
+			switch d.Cmd {
+			case "voters":
+				voters = nil
+				for _, a := range d.CmdArgs {
+					var id int32
+					fmt.Sscan(a.Key, &id)
+					voters = append(voters, metadata.NodeID(id))
+				}
+			case "start":
+				cfg := DefaultConfig(1)
+				cfg.Voters = voters
+				save = nil
+				var err error
+				if q, err = New(cfg, rand.New(rand.NewPCG(1, 1)), disk, &out); err != nil {
+					return err.Error()
+				}
+			case "wake":
+				var at int
+				d.ScanArgs(t, "at", &at)
+				q.Woken(clock.Instant(0).Add(time.Duration(at)*time.Millisecond), &out)
+			case "propose":
+				ticket, err := q.Propose([]byte(d.CmdArgs[0].Key), &out)
+				fmt.Fprintf(&text, "ticket=%d err=%v\n", ticket, err)
+			case "saved":
+				if save.Replace {
+					disk = nil
+				}
+				disk, save = append(disk, save.Records...), nil
+				q.Saved(&out)
+			case "no-space":
+				var at int
+				d.ScanArgs(t, "at", &at)
+				q.SaveFailed(clock.Instant(0).Add(time.Duration(at) * time.Millisecond))
+			case "torn": // the power fails, and so many records are left of the save
+				var keep int
+				d.ScanArgs(t, "keep", &keep)
+				disk = append(disk, save.Records[:keep]...)
+				return ""
+			case "compact":
+				var at int
+				d.ScanArgs(t, "at", &at)
+				q.Compact(Index(at), []byte(d.CmdArgs[1].Key), &out)
+			case "disk":
+				for _, r := range disk {
+					fmt.Fprintln(&text, showRecord(r))
+				}
+				return text.String()
+			case "damage": // one record of the disk gets another kind
+				var at int
+				d.ScanArgs(t, "record", &at)
+				disk[at-1][0] = 9
+				return ""
+			default:
+				d.Fatalf(t, "unknown command")
+			}
+			if out.Save != nil {
+				save = out.Save
+			}
+			if q == nil {
+				return ""
+			}
+			text.WriteString(showOut(&out))
+			wake := "never"
+			if w := q.NextWake(); w != clock.Never {
+				wake = fmt.Sprintf("%dms", time.Duration(w)/time.Millisecond)
+			}
+			fmt.Fprintf(&text, "applied=%d leading=%t wake=%s\n", q.Applied(), q.Leading(), wake)
+			return text.String()
+		})
+	})
+}
+
+func showOut(out *Out) string {
+	var b strings.Builder
+	if out.Save != nil {
+		fmt.Fprintf(&b, "save replace=%t\n", out.Save.Replace)
+		for _, r := range out.Save.Records {
+			fmt.Fprintf(&b, "  %s\n", showRecord(r))
+		}
+	}
+	if out.Restore != nil {
+		fmt.Fprintf(&b, "restore index=%d %q\n", out.Restore.Index, out.Restore.Data)
+	}
+	for _, e := range out.Committed {
+		fmt.Fprintf(&b, "committed index=%d term=%d ticket=%d %q\n", e.Index, e.Term, e.Ticket, e.Data)
+	}
+	if len(out.Lost)+len(out.Unknown) > 0 {
+		fmt.Fprintf(&b, "lost=%v unknown=%v\n", out.Lost, out.Unknown)
+	}
+	for _, m := range out.Messages {
+		fmt.Fprintf(&b, "message %v\n", m)
+	}
+	if out.Leader != nil {
+		fmt.Fprintf(&b, "leader node=%d term=%d\n", out.Leader.Node, out.Leader.Term)
+	}
+	return b.String()
+}
+
+func showRecord(r []byte) string {
+	f := fields{b: r[1:]}
+	switch r[0] {
+	case kindHardState:
+		return fmt.Sprintf("hard state term=%d vote=%d commit=%d", f.next(), f.next(), f.next())
+	case kindEntry:
+		return fmt.Sprintf("entry term=%d index=%d %q", f.next(), f.next(), f.b)
+	case kindSnapshot:
+		index, term := f.next(), f.next()
+		voters := make([]uint64, f.next())
+		for i := range voters {
+			voters[i] = f.next()
+		}
+		return fmt.Sprintf("snapshot index=%d term=%d voters=%v %q", index, term, nodeIDs(voters), f.b)
+	}
+	return fmt.Sprintf("kind %d", r[0])
+}
