@@ -312,14 +312,7 @@ func difference(m, next Image, records []Record) Delta {
 	}
 	slices.Sort(d.Brokers)
 	d.Brokers = slices.Compact(d.Brokers)
-	slices.SortFunc(d.Partitions, func(a, b *Partition) int {
-		if byPartition(a, b) {
-			return -1
-		} else if byPartition(b, a) {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(d.Partitions, comparePartition)
 	d.Partitions = slices.Compact(d.Partitions)
 	return d
 }

@@ -199,12 +199,12 @@ func splitList(value string) []string {
 }
 
 // findConfig looks a name up in a table, which is in order of names.
-func findConfig(table []ConfigDef, name string) (*ConfigDef, bool) {
-	i, ok := slices.BinarySearchFunc(table, name, func(d ConfigDef, name string) int { return strings.Compare(d.Name, name) })
+func findConfig(table []*ConfigDef, name string) (*ConfigDef, bool) {
+	i, ok := slices.BinarySearchFunc(table, name, func(d *ConfigDef, name string) int { return strings.Compare(d.Name, name) })
 	if !ok {
 		return nil, false
 	}
-	return &table[i], true
+	return table[i], true
 }
 
 // find looks a name up in configurations, which are in order of names.

@@ -40,7 +40,7 @@ func NewBrokerConfig(set []Config) (BrokerConfig, error) {
 
 // BrokerConfigs is every configuration a broker may have, by name. It must not
 // be changed.
-func BrokerConfigs() []ConfigDef { return brokerConfigs }
+func BrokerConfigs() []*ConfigDef { return brokerConfigs }
 
 // String is the configuration as lines of a server.properties, without what is
 // default.
@@ -69,8 +69,7 @@ func (b BrokerConfig) Inert() []string {
 // Describe returns all configurations, by name.
 func (b BrokerConfig) Describe() []ConfigValue {
 	values := make([]ConfigValue, len(brokerConfigs))
-	for i := range brokerConfigs {
-		d := &brokerConfigs[i]
+	for i, d := range brokerConfigs {
 		v := ConfigValue{Def: d, Value: d.Default, Null: d.Null, Source: FromDefault}
 		if value, ok := find(b.set, d.Name); ok {
 			v.Value, v.Null, v.Source = value, false, FromBroker

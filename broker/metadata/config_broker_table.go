@@ -2,7 +2,7 @@ package metadata
 
 // brokerConfigs is every configuration a broker may have, by name. Names, types
 // and defaults are Kafka's; those that begin with "pawl." are our own.
-var brokerConfigs = []ConfigDef{
+var brokerConfigs = []*ConfigDef{
 	{Name: "advertised.listeners", Type: ListConfig, Null: true, ReadOnly: true,
 		Doc: "Addresses that clients are told to connect to. Without, it is the one they came by."},
 	{Name: "allow.everyone.if.no.acl.found", Type: BooleanConfig, Default: "true", ReadOnly: true, Inert: true,

@@ -17,7 +17,7 @@ const (
 
 // topicConfigs is every configuration a topic may have, by name. Names, types
 // and defaults are Kafka's; those that begin with "pawl." are our own.
-var topicConfigs = []ConfigDef{
+var topicConfigs = []*ConfigDef{
 	{Name: "cleanup.policy", Type: ListConfig, Default: "delete", Check: someOf("delete", "compact"), Inherits: same("log.cleanup.policy"),
 		Doc: "What happens to old records: delete drops them by age and size, compact keeps the latest of each key. Records without a key are refused while compact is in the list."},
 	{Name: "compression.gzip.level", Type: IntConfig, Default: "-1", Check: gzipLevel, Inherits: same("compression.gzip.level"), Inert: true,
@@ -95,7 +95,7 @@ func noRemoteStorage(value string) error {
 
 // TopicConfigs is every configuration a topic may have, by name. It must not be
 // changed.
-func TopicConfigs() []ConfigDef { return topicConfigs }
+func TopicConfigs() []*ConfigDef { return topicConfigs }
 
 // ValidateTopicConfigs returns configs in order of names, or an
 // ErrInvalidConfig that names the first one that does not exist or may not have
@@ -128,8 +128,8 @@ func ValidateTopicConfigs(configs []Config, b BrokerConfig) ([]Config, error) {
 // set, by name.
 func DescribeTopicConfigs(configs []Config, b BrokerConfig) []ConfigValue {
 	values := make([]ConfigValue, len(topicConfigs))
-	for i := range topicConfigs {
-		values[i] = topicConfig(&topicConfigs[i], configs, b)
+	for i, d := range topicConfigs {
+		values[i] = topicConfig(d, configs, b)
 	}
 	return values
 }

@@ -159,8 +159,10 @@ func lessID(a, b TopicID) bool    { return compareID(a, b) < 0 }
 func compareID(a, b TopicID) int  { return bytes.Compare(a[:], b[:]) }
 func byFold(a, b foldedName) bool { return a.folded < b.folded }
 
-func byPartition(a, b *Partition) bool {
-	return cmp.Or(compareID(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index)) < 0
+func byPartition(a, b *Partition) bool { return comparePartition(a, b) < 0 }
+
+func comparePartition(a, b *Partition) int {
+	return cmp.Or(compareID(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index))
 }
 
 func get[T any](t *btree.BTreeG[T], key T) (v T, ok bool) {

@@ -9,14 +9,14 @@ import (
 // partition number behind it, it still is a file name.
 const MaxTopicName = 249
 
-// Internal topics are the broker's own: clients may read them and not delete
-// them.
+// Internal topics are written by brokers.
 const (
 	ConsumerOffsets  = "__consumer_offsets"
 	TransactionState = "__transaction_state"
 )
 
-// IsInternal reports whether a topic of that name is the broker's own.
+// IsInternal reports whether a topic of that name is one that brokers write.
+// Clients are told so, and consumers that subscribe to a pattern leave it out.
 func IsInternal(name string) bool { return name == ConsumerOffsets || name == TransactionState }
 
 // ValidateTopicName returns an ErrInvalidTopic that says what is wrong with a

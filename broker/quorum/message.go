@@ -7,14 +7,12 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/pawlbroker/pawl/broker/metadata"
 )
 
 // Message is what one voter says to another. It never changes, so it may be
 // handed over without a copy; between processes it travels as bytes.
 type Message struct {
-	From, To metadata.NodeID
+	From, To NodeID
 	body     *raftpb.Message
 }
 

@@ -33,7 +33,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/pawlbroker/pawl/broker/clock"
-	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage/assert"
 )
 
@@ -50,8 +49,8 @@ var (
 
 // Config of a Quorum.
 type Config struct {
-	ID     metadata.NodeID
-	Voters []metadata.NodeID // has ID in it
+	ID     NodeID
+	Voters []NodeID // has ID in it
 	// Tick is the unit of time of elections. Kafka has no such thing; its
 	// controller.quorum.election.timeout.ms is ElectionTicks of these.
 	Tick time.Duration
@@ -69,9 +68,9 @@ type Config struct {
 
 // DefaultConfig is for one voter that is node id. Elections take one to two
 // seconds, as Kafka's do.
-func DefaultConfig(id metadata.NodeID) Config {
+func DefaultConfig(id NodeID) Config {
 	return Config{
-		ID: id, Voters: []metadata.NodeID{id}, Tick: 100 * time.Millisecond, ElectionTicks: 10,
+		ID: id, Voters: []NodeID{id}, Tick: 100 * time.Millisecond, ElectionTicks: 10,
 		RetryAfter: time.Second, MaxProposalBytes: 8 << 20,
 	}
 }
@@ -97,6 +96,12 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// NodeID names a node, by the number that its broker has too.
+type NodeID int32
+
+// NoNode is the id of no node.
+const NoNode NodeID = -1
 
 // Index is the position of an entry. The first is 1.
 type Index uint64
@@ -152,7 +157,7 @@ type Snapshot struct {
 
 // Leader is who leads, as far as this node knows.
 type Leader struct {
-	Node metadata.NodeID // or metadata.NoNode
+	Node NodeID // or NoNode
 	Term Term
 }
 
@@ -207,7 +212,7 @@ func New(cfg Config, rng *rand.Rand, saved [][]byte, out *Out) (*Quorum, error) 
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	q := &Quorum{cfg: cfg, rand: rng, retryAt: clock.Never, told: Leader{Node: metadata.NoNode}}
+	q := &Quorum{cfg: cfg, rand: rng, retryAt: clock.Never, told: Leader{Node: NoNode}}
 	voters := slices.Sorted(slices.Values(cfg.Voters))
 	for _, v := range voters {
 		q.voters = append(q.voters, raftID(v))
@@ -378,12 +383,12 @@ func (q *Quorum) lone() bool { return len(q.voters) == 1 }
 func (q *Quorum) drawPatience() int { return q.cfg.ElectionTicks + q.rand.IntN(q.cfg.ElectionTicks) }
 
 // raftID is a node's id for raft, to which 0 means nobody.
-func raftID(n metadata.NodeID) uint64 { return uint64(n) + 1 }
+func raftID(n NodeID) uint64 { return uint64(n) + 1 }
 
-func nodeID(id uint64) metadata.NodeID { return metadata.NodeID(id) - 1 }
+func nodeID(id uint64) NodeID { return NodeID(id) - 1 }
 
-func nodeIDs(ids []uint64) []metadata.NodeID {
-	nodes := make([]metadata.NodeID, len(ids))
+func nodeIDs(ids []uint64) []NodeID {
+	nodes := make([]NodeID, len(ids))
 	for i, id := range ids {
 		nodes[i] = nodeID(id)
 	}

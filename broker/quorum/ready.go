@@ -4,7 +4,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage/assert"
 )
 
@@ -189,7 +188,7 @@ func (q *Quorum) tell(out *Out) {
 	st := q.node.BasicStatus()
 	is := Leader{Node: nodeID(st.Lead), Term: Term(st.GetTerm())}
 	if st.Lead == raft.None || st.RaftState == raft.StateLeader && q.appliedTerm != is.Term {
-		is.Node = metadata.NoNode
+		is.Node = NoNode
 	}
 	if is != q.told {
 		q.told = is

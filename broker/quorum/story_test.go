@@ -10,7 +10,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/pawlbroker/pawl/broker/clock"
-	"github.com/pawlbroker/pawl/broker/metadata"
 )
 
 // A story is told to one node, whose disk is a list of records.
@@ -21,7 +20,7 @@ func TestStories(t *testing.T) {
 			disk [][]byte
 			save *Save
 		)
-		voters := []metadata.NodeID{1}
+		voters := []NodeID{1}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var out Out
 			var text strings.Builder
@@ -31,7 +30,7 @@ func TestStories(t *testing.T) {
 				for _, a := range d.CmdArgs {
 					var id int32
 					fmt.Sscan(a.Key, &id)
-					voters = append(voters, metadata.NodeID(id))
+					voters = append(voters, NodeID(id))
 				}
 			case "start":
 				cfg := DefaultConfig(1)
