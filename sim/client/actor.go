@@ -1,0 +1,208 @@
+package client
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pawlbroker/pawl/linearizability/history"
+	"github.com/pawlbroker/pawl/sim/kernel"
+	"github.com/pawlbroker/pawl/storage/record"
+	"github.com/pawlbroker/pawl/workloads"
+)
+
+// Config of every client of a run.
+type Config struct {
+	Think          time.Duration // longest pause between two operations
+	MaxWait        time.Duration // longest a fetch may wait at the node
+	RestartPercent int           // of retries: how often an idempotent producer begins again with a new id
+	CompressedIn10 int           // how many of 10 batches are compressed
+	Wall           func() record.Timestamp
+}
+
+// A Watcher is told what clients see beyond their operations' results.
+type Watcher interface {
+	// Served is a batch that a client got whole.
+	Served(p history.Partition, b record.Batch)
+	// Acked says a produce was acknowledged.
+	Acked(p history.Partition, base record.Offset, b record.Batch)
+	// Spoiled says a client got bytes from around an offset that are no batch, or
+	// not the one it asked for.
+	Spoiled(p history.Partition, at record.Offset, what string)
+	// Issued says a producer got an id.
+	Issued(id record.ProducerID, epoch record.ProducerEpoch)
+	// Refused says an idempotent producer, whose sequences are in order, was told
+	// they are not.
+	Refused(p history.Partition, what string)
+}
+
+// Actor is one client: it does what the workload says, one operation at a
+// time.
+type Actor struct {
+	k       *kernel.Kernel
+	session *Session
+	id      history.Client
+	load    workloads.Workload
+	watch   Watcher
+	cfg     Config
+	rng     *rand.Rand // what the workload draws
+	own     *rand.Rand // pauses and restarts
+
+	op      workloads.Op
+	call    history.Time
+	retired bool
+	done    int64
+
+	producer  record.Producer
+	issued    bool
+	sequences map[history.Partition]record.Sequence // next
+	batch     record.Batch                          // of the append in progress
+}
+
+const (
+	whatTurn kernel.What = iota
+	whatRetry
+	whatGone
+)
+
+// NewActor returns a client whose first turn comes within its think time.
+func NewActor(k *kernel.Kernel, s *Session, id history.Client, load workloads.Workload, watch Watcher, cfg Config) *Actor {
+	a := &Actor{
+		k: k, session: s, id: id, load: load, watch: watch, cfg: cfg,
+		rng: k.Stream("client", uint64(id)), own: k.Stream("client", uint64(id), 1),
+		sequences: map[history.Partition]record.Sequence{},
+	}
+	a.rest()
+	return a
+}
+
+// Busy says whether an operation is in progress, and which.
+func (a *Actor) Busy() (workloads.Op, bool) { return a.op, a.op != nil }
+
+// Retire makes the actor take no further turn.
+func (a *Actor) Retire() { a.retired = true }
+
+// GiveUp ends the operation in progress as unknown.
+func (a *Actor) GiveUp() {
+	if op := a.op; op != nil {
+		a.op = nil
+		a.load.Done(a.id, op, a.call, history.Never, workloads.Result{Outcome: history.Unknown, Note: "given up"})
+	}
+}
+
+// rest schedules the next turn.
+func (a *Actor) rest() {
+	a.k.After(kernel.Between(a.own, 0, a.cfg.Think), a, whatTurn, 0)
+}
+
+// Happen is for the kernel.
+func (a *Actor) Happen(what kernel.What, _ uint64) {
+	switch what {
+	case whatTurn:
+		if !a.retired {
+			a.turn()
+		}
+	case whatRetry:
+		a.try()
+	case whatGone: // an append that nobody answers
+		a.finish(workloads.Result{Outcome: history.Unknown, Note: "acks=0"})
+	}
+}
+
+func (a *Actor) turn() {
+	a.call = history.Time(a.k.Now())
+	op, ok := a.load.Next(a.id, a.call, a.rng)
+	if !ok {
+		a.k.After(10*time.Millisecond, a, whatTurn, 0)
+		return
+	}
+	a.op = op
+	if a.k.Trace.Wanted() {
+		a.k.Trace.Text(a.session.who, op)
+	}
+	if p, ok := op.(workloads.Append); ok {
+		a.batch = nil
+		if !p.Idempotent {
+			a.batch = a.build(p)
+		}
+	}
+	a.try()
+}
+
+// try makes one attempt at the operation.
+func (a *Actor) try() {
+	if a.op == nil {
+		return
+	}
+	switch op := a.op.(type) {
+	case workloads.Append:
+		a.append(op)
+	case workloads.Read:
+		a.read(op)
+	case workloads.ListEnd:
+		a.listEnd(op)
+	default:
+		a.finish(workloads.Result{Outcome: history.Failed, Note: "this client cannot"})
+	}
+}
+
+func (a *Actor) again() {
+	a.k.After(kernel.Between(a.own, time.Millisecond, 50*time.Millisecond), a, whatRetry, 0)
+}
+
+func (a *Actor) finish(r workloads.Result) {
+	op := a.op
+	if op == nil {
+		return
+	}
+	a.op = nil
+	a.done++
+	ret := history.Time(a.k.Now())
+	if r.Outcome == history.Unknown {
+		ret = history.Never
+	}
+	a.k.Trace.Event(a.session.who, outcomeNames[r.Outcome], uint64(r.Base), uint64(r.End), uint64(len(r.Records)))
+	if r.Note != "" && a.k.Trace.Wanted() {
+		a.k.Trace.Say(a.session.who, r.Note)
+	}
+	a.load.Done(a.id, op, a.call, ret, r)
+	a.rest()
+}
+
+var outcomeNames = [...]string{"ok", "failed", "unknown"}
+
+// failed ends a read, which has no effect whatever became of it.
+func (a *Actor) failed(note string) {
+	a.finish(workloads.Result{Outcome: history.Failed, Note: note})
+}
+
+func (a *Actor) listEnd(op workloads.ListEnd) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	part := kmsg.NewListOffsetsRequestTopicPartition()
+	part.Partition = op.Partition.Index
+	part.Timestamp = -1
+	part.CurrentLeaderEpoch = -1
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = op.Partition.Topic
+	topic.Partitions = append(topic.Partitions, part)
+	req.Topics = append(req.Topics, topic)
+	a.session.Ask(req, func(resp kmsg.Response, err error) {
+		if err != nil {
+			a.failed(err.Error())
+			return
+		}
+		r := resp.(*kmsg.ListOffsetsResponse)
+		if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+			a.session.broken("ListOffsets answers for other partitions than asked")
+			a.failed("wrong partitions")
+			return
+		}
+		if p := r.Topics[0].Partitions[0]; p.ErrorCode != 0 {
+			a.failed(codeNote(p.ErrorCode))
+		} else {
+			a.finish(workloads.Result{Outcome: history.OK, End: history.Offset(p.Offset)})
+		}
+	})
+}

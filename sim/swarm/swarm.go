@@ -1,0 +1,280 @@
+// Package swarm draws what a run is like: its load, its sizes, its speeds and
+// its faults. Every seed has a different subset of faults and different sizes,
+// because a run in which everything happens hides what needs something to be
+// absent.
+//
+// Source: Groce et al., "Swarm Testing", ISSTA 2012.
+package swarm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pawlbroker/pawl/sim/kernel"
+)
+
+// Config is one run apart from its seed. It prints as name=value words and
+// parses from them, so a run can be repeated from text alone.
+type Config struct {
+	// DurationMillis is how long there is load and faults.
+	DurationMillis int64
+	// Producers, Idempotent and Readers are how many clients of each kind.
+	Producers, Idempotent, Readers int64
+	// Sessions is over how many connections they are spread.
+	Sessions int64
+	// Partitions of the one topic.
+	Partitions int64
+	// Acks of the producers that are not idempotent: -1, 0 or 1.
+	Acks int64
+	// MaxBatch is the most records in a batch, MaxRecord their values' most bytes.
+	MaxBatch, MaxRecord int64
+	// ReadBytes is what a read asks for at most. Kafka: max.partition.fetch.bytes.
+	ReadBytes int64
+	// ThinkMicros is the longest pause of a client.
+	ThinkMicros int64
+	// PatienceMillis is how long a client waits for an answer.
+	PatienceMillis int64
+	// Compressed is how many of 10 batches are.
+	Compressed int64
+
+	// SegmentBytes is the topic's segment.bytes.
+	SegmentBytes int64
+	// LargeAppend, JournalFileBytes, JournalGrowBytes and IndexIntervalBytes are
+	// the store's.
+	LargeAppend, JournalFileBytes, JournalGrowBytes, IndexIntervalBytes int64
+	// CheckpointBytes is after how many bytes the node begins a checkpoint.
+	CheckpointBytes int64
+
+	// NetMicros and DiskMicros are the longest usual delay of a packet, and of a
+	// job that waits for its turn.
+	NetMicros, DiskMicros int64
+	// SplitPercent is how many sends arrive in pieces.
+	SplitPercent int64
+	// RestartPercent is how many of an idempotent producer's retries are restarts.
+	RestartPercent int64
+
+	// Faults is how long it is between two faults of each kind, on average, in
+	// milliseconds; 0 is never.
+	Faults [FaultKinds]int64
+}
+
+// Fault is a kind of fault that the run's schedule can have.
+type Fault int
+
+// The faults.
+const (
+	Kill       Fault = iota // the process dies; the page cache stays
+	Power                   // the machine dies between two calls of the file system, or within a write
+	Restart                 // the process is asked to stop, and is started again
+	SyncError               // a sync fails, and what it did not write is lost
+	ReadError               // a read fails
+	WriteError              // a write fails, after a part of it
+	DiskFull                // no room, for a while
+	SlowDisk                // everything on disk takes long, for a while
+	BitRot                  // a durable bit flips
+	BadSector               // a durable sector cannot be read any more
+	Reset                   // a connection is reset
+	HalfOpen                // one direction of a link is silent, for a while
+	Cut                     // both are
+	SlowLink                // a link is slow, for a while
+	LostReply               // a response is lost with its connection
+	Pause                   // the process does not run, for a while
+	WallStep                // the wall clock jumps
+
+	FaultKinds
+)
+
+var faultNames = [FaultKinds]string{
+	"kill", "power", "restart", "sync-error", "read-error", "write-error", "disk-full", "slow-disk",
+	"bit-rot", "bad-sector", "reset", "half-open", "cut", "slow-link", "lost-reply", "pause", "wall-step",
+}
+
+// String is the fault's name on the command line.
+func (f Fault) String() string { return faultNames[f] }
+
+// FaultNames lists every fault by name.
+func FaultNames() []string { return slices.Clone(faultNames[:]) }
+
+// ErrConfig says that a configuration cannot be read or makes no sense.
+var ErrConfig = errors.New("run configuration")
+
+// field is one number by name, with its range.
+type field struct {
+	name     string
+	value    *int64
+	min, max int64
+}
+
+// fields lists everything, in printing order.
+func (c *Config) fields() []field {
+	out := []field{
+		{"duration_ms", &c.DurationMillis, 1, 1 << 40},
+		{"producers", &c.Producers, 0, 1000},
+		{"idempotent", &c.Idempotent, 0, 1000},
+		{"readers", &c.Readers, 0, 1000},
+		{"sessions", &c.Sessions, 1, 1000},
+		{"partitions", &c.Partitions, 1, 10000},
+		{"acks", &c.Acks, -1, 1},
+		{"max_batch", &c.MaxBatch, 1, 10000},
+		{"max_record", &c.MaxRecord, 12, 1 << 20},
+		{"read_bytes", &c.ReadBytes, 1, 1 << 30},
+		{"think_us", &c.ThinkMicros, 1, 1 << 40},
+		{"patience_ms", &c.PatienceMillis, 1, 1 << 30},
+		{"compressed", &c.Compressed, 0, 10},
+		{"segment_bytes", &c.SegmentBytes, 14, 1 << 31},
+		{"large_append", &c.LargeAppend, 1, 1 << 40},
+		{"journal_file_bytes", &c.JournalFileBytes, 1 << 10, 1 << 31},
+		{"journal_grow_bytes", &c.JournalGrowBytes, 0, 1 << 30},
+		{"index_interval_bytes", &c.IndexIntervalBytes, 1, 1 << 30},
+		{"checkpoint_bytes", &c.CheckpointBytes, 1, 1 << 40},
+		{"net_us", &c.NetMicros, 1, 1 << 40},
+		{"disk_us", &c.DiskMicros, 1, 1 << 40},
+		{"split_percent", &c.SplitPercent, 0, 100},
+		{"restart_percent", &c.RestartPercent, 0, 100},
+	}
+	for f := range FaultKinds {
+		out = append(out, field{"every_ms." + f.String(), &c.Faults[f], 0, 1 << 40})
+	}
+	return out
+}
+
+// String is the configuration as words; a fault that never happens is left out.
+func (c Config) String() string {
+	var b strings.Builder
+	for _, f := range c.fields() {
+		if *f.value == 0 && strings.HasPrefix(f.name, "every_ms.") {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(f.name)
+		b.WriteByte('=')
+		b.WriteString(strconv.FormatInt(*f.value, 10))
+	}
+	return b.String()
+}
+
+// Set changes what text names, as String prints it.
+func (c *Config) Set(text string) error {
+	for _, word := range strings.Fields(text) {
+		name, value, _ := strings.Cut(word, "=")
+		i := slices.IndexFunc(c.fields(), func(f field) bool { return f.name == name })
+		if i < 0 {
+			return fmt.Errorf("%w: no field %q", ErrConfig, name)
+		}
+		v, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%w: %s: %q is no number", ErrConfig, name, value)
+		}
+		*c.fields()[i].value = v
+	}
+	return c.Validate()
+}
+
+// Parse reads what String prints. What is not named is as in Base.
+func Parse(text string) (Config, error) {
+	c := Base()
+	err := c.Set(text)
+	return c, err
+}
+
+// Validate returns ErrConfig with the first field that is out of range.
+func (c Config) Validate() error {
+	for _, f := range c.fields() {
+		if *f.value < f.min || *f.value > f.max {
+			return fmt.Errorf("%w: %s=%d, want %d to %d", ErrConfig, f.name, *f.value, f.min, f.max)
+		}
+	}
+	if c.Producers+c.Idempotent+c.Readers == 0 {
+		return fmt.Errorf("%w: no clients", ErrConfig)
+	}
+	return nil
+}
+
+// Base is a small run without faults.
+func Base() Config {
+	return Config{
+		DurationMillis: 2000, Producers: 2, Idempotent: 2, Readers: 2, Sessions: 6, Partitions: 3, Acks: -1,
+		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
+		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
+		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10,
+		NetMicros: 2000, DiskMicros: 2000, SplitPercent: 10, RestartPercent: 5,
+	}
+}
+
+// Draw makes the run of a seed, of a given length; faults are those it may
+// have.
+func Draw(seed uint64, duration time.Duration, faults []Fault) Config {
+	c := Base()
+	c.DurationMillis = duration.Milliseconds()
+	rng := kernel.Stream(seed, "swarm")
+	one := func(choices ...int64) int64 { return choices[rng.IntN(len(choices))] }
+	c.Producers, c.Idempotent, c.Readers = one(0, 1, 2, 3), one(1, 2, 3), one(1, 2, 3)
+	c.Sessions = one(1, 2, c.Producers+c.Idempotent+c.Readers)
+	c.Partitions = one(1, 2, 3, 8)
+	c.Acks = one(-1, -1, -1, -1, 0, 1)
+	c.MaxBatch, c.MaxRecord = one(1, 4, 16), one(12, 100, 300, 3000)
+	c.ReadBytes = one(1, 1000, 16<<10, 64<<10)
+	c.ThinkMicros = one(2_000, 20_000, 60_000, 200_000)
+	c.PatienceMillis = one(100, 500, 1000)
+	c.Compressed = one(0, 0, 2)
+	c.SegmentBytes = one(1000, 4000, 16<<10, 64<<10)
+	c.LargeAppend = one(1, 500, 4<<10, 128<<10)
+	c.JournalFileBytes = one(1<<10, 8<<10, 32<<10, 128<<10)
+	c.JournalGrowBytes = one(0, 512, 4<<10, 64<<10)
+	c.IndexIntervalBytes = one(1, 300, 1<<10, 4<<10)
+	c.CheckpointBytes = one(1, 2<<10, 8<<10, 64<<10, 1<<20)
+	c.NetMicros = one(200, 1000, 3000, 20_000)
+	c.DiskMicros = one(100, 1000, 5000, 20_000)
+	c.SplitPercent = one(0, 10, 60)
+	c.RestartPercent = one(0, 5, 30)
+	for _, f := range faults {
+		c.Faults[f] = drawRate(seed, f)
+	}
+	return c
+}
+
+// drawRate is how often a fault happens in the run of a seed: in most runs
+// never. It does not depend on which others are allowed.
+func drawRate(seed uint64, f Fault) int64 {
+	rng := kernel.Stream(seed, "swarm fault", uint64(f))
+	if rng.IntN(3) != 0 {
+		return 0
+	}
+	rates := []int64{100, 300, 600, 1500}
+	switch f {
+	case SyncError, ReadError, WriteError, BitRot, BadSector:
+		rates = []int64{600, 1500, 4000}
+	case Reset, LostReply:
+		rates = []int64{50, 150, 500}
+	}
+	return rates[rng.IntN(len(rates))]
+}
+
+// ParseFaults reads a list of fault names, "all" or "none".
+func ParseFaults(text string) ([]Fault, error) {
+	switch text {
+	case "none", "":
+		return nil, nil
+	case "all":
+		all := make([]Fault, FaultKinds)
+		for i := range all {
+			all[i] = Fault(i)
+		}
+		return all, nil
+	}
+	var out []Fault
+	for name := range strings.SplitSeq(text, ",") {
+		i := slices.Index(faultNames[:], name)
+		if i < 0 {
+			return nil, fmt.Errorf("%w: no fault %q; there are %s", ErrConfig, name, strings.Join(faultNames[:], ", "))
+		}
+		out = append(out, Fault(i))
+	}
+	return out, nil
+}
