@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/pawlbroker/pawl/linearizability/anomaly"
 )
 
 // timeline is the greatest value reached by each instant.
@@ -64,7 +66,7 @@ func (j *judge) recency() {
 				got = reads[len(reads)-1].Offset
 			}
 			if got < want {
-				j.found(StalePoll, "op %d process %d key %s: asked from %d, reached %d, but %d was acknowledged before",
+				j.found(anomaly.StaleRead, "op %d process %d key %s: asked from %d, reached %d, but %d was acknowledged before",
 					i, op.Process, key, op.Asked[key], got, want)
 			}
 		}

@@ -1,10 +1,9 @@
-// Package checker judges what clients of the kafka workload saw, by the
-// definitions of Jepsen's kafka checker as Maelstrom sets it up (one operation
-// a transaction, assign rather than subscribe, crashing clients), and by two
-// that it lacks: committed offsets and recency.
+// Package checker judges what clients of the kafka workload saw: by Jepsen's
+// definitions, which are linearizability/anomaly's, as Maelstrom sets them up
+// (one operation a transaction, assign rather than subscribe, crashing clients),
+// and by two demands that it does not make: committed offsets and recency.
 //
-// It knows nothing of brokers. It is linear in the size of the history, but for
-// sorting.
+// It knows nothing of brokers.
 package checker
 
 import "time"

@@ -35,7 +35,7 @@ type faults struct {
 	garbageAt      int  // node n1, after so many messages, writes a line that is not JSON
 	extraField     int  // a send's answer has a field too many
 	exitAt         int  // the node ends after so many sends
-	stalePoll      bool // polls show what was there before the last write
+	stalePoll      int  // a poll shows of one key what was there before the last write
 	forgetOnReboot bool // state is in memory only
 }
 
@@ -49,6 +49,7 @@ type fakeState struct {
 	committed map[string]int64
 	sends     int
 	polls     int
+	asked     int
 	commits   int
 }
 
@@ -278,7 +279,7 @@ func (n *fakeNode) poll(request protocol.PollRequest) map[string][]protocol.Entr
 		}
 		var run []protocol.Entry
 		log := s.logs[key]
-		if f.stalePoll && len(log) > 0 && s.sends%2 == 0 {
+		if s.asked++; every(f.stalePoll, s.asked) && len(log) > 0 {
 			log = log[:len(log)-1]
 		}
 		for _, r := range log {
