@@ -1,0 +1,109 @@
+package host
+
+import (
+	"sync"
+
+	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/job"
+)
+
+// lane is a queue of jobs and those who wait for them.
+type lane struct {
+	mu     sync.Mutex
+	some   sync.Cond
+	jobs   []job.Job
+	closed bool
+}
+
+func newLane() *lane {
+	l := &lane{}
+	l.some.L = &l.mu
+	return l
+}
+
+func (l *lane) add(jobs []job.Job) {
+	l.mu.Lock()
+	l.jobs = append(l.jobs, jobs...)
+	l.mu.Unlock()
+	if len(jobs) == 1 {
+		l.some.Signal()
+	} else {
+		l.some.Broadcast()
+	}
+}
+
+// close ends the lane. Jobs that were not taken are never run: the node is
+// gone, and nothing it wanted was promised to anyone.
+func (l *lane) close() {
+	l.mu.Lock()
+	l.closed, l.jobs = true, nil
+	l.mu.Unlock()
+	l.some.Broadcast()
+}
+
+// takeAll waits for jobs and returns all there are, or none once the lane is
+// closed. spare is memory to use again.
+func (l *lane) takeAll(spare []job.Job) []job.Job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.jobs) == 0 && !l.closed {
+		l.some.Wait()
+	}
+	jobs := l.jobs
+	l.jobs = spare[:0]
+	return jobs
+}
+
+// takeOne waits for a job.
+func (l *lane) takeOne() (job.Job, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.jobs) == 0 && !l.closed {
+		l.some.Wait()
+	}
+	if l.closed {
+		return nil, false
+	}
+	j := l.jobs[0]
+	l.jobs[0] = nil
+	l.jobs = l.jobs[1:]
+	return j, true
+}
+
+// runAll runs a lane whose jobs are one sequence: what has queued up while
+// others ran is one group.
+func (h *Host) runAll(l *lane) {
+	defer h.recoverCrash("lane")
+	var jobs []job.Job
+	var events []broker.Event
+	for {
+		jobs = l.takeAll(jobs)
+		if len(jobs) == 0 {
+			return
+		}
+		results := h.cfg.Run(jobs)
+		assert.That(len(results) == len(jobs), "host: not one result for each job")
+		clear(jobs)
+		for _, r := range results {
+			events = append(events, broker.JobDone{Result: r})
+		}
+		h.inbox.post(events)
+		clear(events)
+		events = events[:0]
+	}
+}
+
+// runOne runs jobs that do not depend on each other.
+func (h *Host) runOne(l *lane) {
+	defer h.recoverCrash("lane")
+	for {
+		j, ok := l.takeOne()
+		if !ok {
+			return
+		}
+		results := h.cfg.Run([]job.Job{j})
+		assert.That(len(results) == 1, "host: not one result for each job")
+		h.Post(broker.JobDone{Result: results[0]})
+	}
+}
