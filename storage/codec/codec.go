@@ -1,9 +1,11 @@
 // Package codec compresses and decompresses record batches, and makes the
 // checks of a produced batch that need to see its records.
 //
-// Decompression is bounded: whatever the input, it holds no more than maxBytes
-// of output, at most as much again while its buffer grows, and a decoder's
-// fixed tables (an lz4 frame with blocks of 4 MiB needs one of them more).
+// Decompression is bounded: whatever the input, it holds no more than about
+// twice maxBytes, and that only while a buffer grows, beside what a decoder
+// always has (an lz4 frame with blocks of 4 MiB needs one of them). What an input
+// says of its size is believed up to 64 times the input; beyond, memory is taken
+// as the output comes.
 package codec
 
 import (

@@ -25,34 +25,46 @@ var zstdEncoders = sync.Pool{New: func() any {
 	return e
 }}
 
+// zstdBlock is the most that one block becomes, and zstdBlockBytes the least it
+// takes. Where a frame does not say its size, the decoder wants room for a whole
+// block, and calls the input bad when it has not.
+const (
+	zstdBlock      = 128 << 10
+	zstdBlockBytes = 4
+)
+
 func decompressZstd(dst, src []byte, maxBytes int) ([]byte, error) {
+	limit := min(maxBytes, (len(src)/zstdBlockBytes+1)*zstdBlock) + zstdBlock
+	size := room(uint64(4*len(src)), len(src), maxBytes) + zstdBlock
 	var header zstd.Header
-	claimed := uint64(4 * len(src))
 	if err := header.Decode(src); err == nil && header.HasFCS {
 		if header.FrameContentSize > uint64(maxBytes) {
 			return nil, tooLarge(maxBytes)
 		}
-		claimed = header.FrameContentSize
+		size = room(header.FrameContentSize, len(src), maxBytes)
 	}
-	size := max(cap(dst), room(claimed, len(src), maxBytes))
+	if cap(dst) < size {
+		dst = make([]byte, 0, size)
+	}
 	d := zstdDecoders.Get().(*zstd.Decoder)
 	defer zstdDecoders.Put(d)
 	for {
-		if cap(dst) < size {
-			dst = make([]byte, 0, size)
-		}
 		out, err := d.DecodeAll(src, dst)
+		done, size := len(out), cap(dst)
 		switch {
+		case done > maxBytes:
+			return nil, tooLarge(maxBytes)
 		case err == nil:
 			return out, nil
-		case !errors.Is(err, zstd.ErrDecoderSizeExceeded):
-			return nil, corrupt(Zstd, err)
-		case size >= maxBytes:
+		case size < limit && (errors.Is(err, zstd.ErrDecoderSizeExceeded) || size-done < zstdBlock):
+			// Perhaps there was no room for the next block. Decoding cannot go on from
+			// there, so so much more is taken that all the tries together cost little.
+			dst = make([]byte, 0, min(max(4*size, done+2*zstdBlock), limit))
+		case errors.Is(err, zstd.ErrDecoderSizeExceeded):
 			return nil, tooLarge(maxBytes)
+		default:
+			return nil, corrupt(Zstd, err)
 		}
-		// Without a size in the header the only way is to try again, with so much
-		// more room that the tries add little.
-		size = min(max(4*size, smallest), maxBytes)
 	}
 }
 
