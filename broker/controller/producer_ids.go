@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/wire"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// producerIDBlock is how many producer ids a broker is given at a time, as in
+// Kafka. What is left of a block when its broker stops is never used.
+const producerIDBlock = 1000
+
+// ProducerIDs is a block of producer ids that nobody else has, and hands them
+// out one by one. The zero ProducerIDs is used up.
+type ProducerIDs struct{ next, end record.ProducerID }
+
+// AllocateProducerIDs decides about another block. It may be used once the
+// record is applied.
+func (c *Controller) AllocateProducerIDs(m metadata.Image) ([]metadata.Record, ProducerIDs) {
+	from := m.NextProducerID()
+	if from > math.MaxInt64-producerIDBlock {
+		return nil, ProducerIDs{} // all are given away
+	}
+	d := c.draft(m)
+	if err := d.add(&metadata.ProducerIDs{Next: from + producerIDBlock}); err != nil {
+		return nil, ProducerIDs{}
+	}
+	return d.records, ProducerIDs{from, from + producerIDBlock}
+}
+
+// Left is how many ids are left.
+func (p *ProducerIDs) Left() int64 { return int64(p.end - p.next) }
+
+// InitProducerID
+//
+// Behavior:
+//   - A producer without a transactional id is given a producer id that nobody
+//     was given before, with epoch 0; what it says of an id it had is not
+//     looked at (KIP-360 lets it raise the epoch by itself).
+//   - A transactional id is refused with INVALID_REQUEST: there is no
+//     transaction coordinator, and none is named to clients that look for one.
+
+// InitProducerID answers an InitProducerID request from the block. It reports
+// false, and there is no answer, if the block is used up.
+func (p *ProducerIDs) InitProducerID(req *kmsg.InitProducerIDRequest) (kmsg.Response, bool) {
+	resp := kmsg.NewPtrInitProducerIDResponse()
+	resp.Version = req.Version
+	resp.ProducerID, resp.ProducerEpoch = -1, -1
+	if req.TransactionalID != nil {
+		resp.ErrorCode = wire.Code(fmt.Errorf("%w: transactional id %q", metadata.ErrInvalidRequest, *req.TransactionalID))
+		return resp, true
+	}
+	if p.Left() <= 0 {
+		return nil, false
+	}
+	resp.ProducerID, resp.ProducerEpoch = int64(p.next), 0
+	p.next++
+	return resp, true
+}
