@@ -25,6 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/producer"
 	"github.com/pawlbroker/pawl/broker/replica"
 	"github.com/pawlbroker/pawl/broker/wire"
@@ -144,7 +145,7 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 		return e.Err
 	}
 	cfg := &part.topic.Config
-	if err := cfg.allows(e, at.Wall); err != nil {
+	if err := allowed(cfg, e, at.Wall); err != nil {
 		return err
 	}
 	if transaction || e.Batch.Transactional() {
@@ -174,7 +175,7 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 		Log: part.log, Batches: []record.Batch{e.Batch}, SegmentBytes: cfg.SegmentBytes,
 		PageCache: cfg.PageCache, AppendTime: record.NoTimestamp,
 	}
-	if cfg.LogAppendTime {
+	if cfg.TimestampType == metadata.LogAppendTime {
 		w.AppendTime = at.Wall
 		entry.LogAppendTime = int64(at.Wall)
 	}
@@ -186,21 +187,21 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 	return nil
 }
 
-// allows judges a batch by the topic's configuration.
-func (c *TopicConfig) allows(e wire.ProduceEntry, wall record.Timestamp) error {
-	if n := int64(len(e.Batch)); n > c.MaxMessageBytes {
+// allowed judges a batch by its topic's configuration.
+func allowed(c *metadata.TopicConfig, e wire.ProduceEntry, wall record.Timestamp) error {
+	if n := int64(len(e.Batch)); n > int64(c.MaxMessageBytes) {
 		return fmt.Errorf("%w: batch of %d bytes, max.message.bytes is %d", wire.ErrMessageTooLarge, n, c.MaxMessageBytes)
 	}
-	if c.Compacted && e.Facts.NullKey >= 0 {
+	if c.Compact && e.Facts.NullKey >= 0 {
 		return errNullKey
 	}
-	if c.LogAppendTime || e.Facts.MinTimestamp == record.NoTimestamp {
+	if c.TimestampType == metadata.LogAppendTime || e.Facts.MinTimestamp == record.NoTimestamp {
 		return nil
 	}
-	if early := int64(wall) - int64(e.Facts.MinTimestamp); early > c.BeforeMax.Milliseconds() {
+	if early := int64(wall) - int64(e.Facts.MinTimestamp); early > c.TimestampBeforeMax {
 		return fmt.Errorf("%w: %d is %d ms before the broker's time", wire.ErrInvalidTimestamp, e.Facts.MinTimestamp, early)
 	}
-	if late := int64(e.Facts.MaxTimestamp) - int64(wall); late > c.AfterMax.Milliseconds() {
+	if late := int64(e.Facts.MaxTimestamp) - int64(wall); late > c.TimestampAfterMax {
 		return fmt.Errorf("%w: %d is %d ms after the broker's time", wire.ErrInvalidTimestamp, e.Facts.MaxTimestamp, late)
 	}
 	return nil

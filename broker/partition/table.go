@@ -56,19 +56,7 @@ func (c Config) Validate() error {
 type Topic struct {
 	ID     metadata.TopicID
 	Name   string
-	Config TopicConfig
-}
-
-// TopicConfig is the part of a topic's configuration that decides what happens
-// to its records, by Kafka's names.
-type TopicConfig struct {
-	SegmentBytes    int64         // segment.bytes
-	MaxMessageBytes int64         // max.message.bytes
-	LogAppendTime   bool          // message.timestamp.type=LogAppendTime
-	BeforeMax       time.Duration // message.timestamp.before.max.ms
-	AfterMax        time.Duration // message.timestamp.after.max.ms
-	Compacted       bool          // cleanup.policy contains compact
-	PageCache       bool          // pawl.flush=os
+	Config metadata.TopicConfig
 }
 
 // Moment is the time of an event.
@@ -253,7 +241,7 @@ func (p *Partition) spoil(err error, out *Out) {
 }
 
 // Configure gives a topic another configuration.
-func (t *Table) Configure(name string, cfg TopicConfig) {
+func (t *Table) Configure(name string, cfg metadata.TopicConfig) {
 	if tp := t.topics[name]; tp != nil {
 		tp.Config = cfg
 	}
