@@ -1,10 +1,6 @@
-// Command pawlvet checks the house rules that go vet does not know, and lists
-// what has grown large:
-//
-//	go run ./cmd/pawlvet ./...
-//
-// It prints findings, each with its cure, and exits with 1 if there is one and
-// with 2 if the packages cannot be loaded.
+// Command pawlvet (go run ./cmd/pawlvet ./...) checks the house rules that go
+// vet does not know, and lists what has grown large. It exits with 1 if there
+// is a finding, and with 2 if it cannot load a package.
 package main
 
 import (
@@ -64,6 +60,9 @@ func vet(patterns []string) (findings int, err error) {
 		return 0, err
 	}
 	for _, root := range graph.Roots {
+		if root.Err != nil {
+			return 0, root.Err
+		}
 		findings += len(root.Diagnostics)
 	}
 	if err := graph.PrintText(os.Stdout, -1); err != nil {
@@ -73,8 +72,7 @@ func vet(patterns []string) (findings int, err error) {
 	for _, finding := range broken {
 		fmt.Println("layers:", finding)
 	}
-	if root, err := os.Getwd(); err == nil && len(pkgs) > 0 {
-		fmt.Print(size.Of(pkgs[0].Fset, files, root, 10))
-	}
-	return findings + len(broken), nil
+	root, err := os.Getwd()
+	fmt.Print(size.Of(pkgs[0].Fset, files, root, 10))
+	return findings + len(broken), err
 }

@@ -30,7 +30,7 @@ var bans = map[string]ban{
 	"os":            {"os", "ask Env, or do it in a host", nil},
 	"io/ioutil":     {"os", "ask Env, or do it in a host", nil},
 	"net":           {"os", "ask Env.Network, or do it in a host", nil},
-	"syscall":       {"os", "ask Env, or do it in a carrier", nil},
+	"syscall":       {"os", "ask Env, or do it in a carrier", []string{"Errno", "EIO", "ENOSPC", "EDQUOT", "EROFS", "EMFILE", "ENFILE"}},
 	"flag":          {"os", "configuration is a struct passed to New", nil},
 	"log":           {"os", "use Env.Log", nil},
 	"expvar":        {"os", "counters are plain integers in Stats", nil},

@@ -7,32 +7,60 @@ const anything = "*"
 // module, the packages of ours that it may import.
 var may = map[string]string{
 	// storage: blocks, and knows no brokers, topics or clients.
-	"storage/assert":  "",
-	"storage/record":  "storage/assert",
-	"storage/codec":   "storage/assert storage/record",
-	"storage/vfs":     "storage/assert",
-	"storage/journal": "storage/assert storage/vfs",
-	"storage":         "storage/assert storage/journal storage/record storage/vfs",
-	"storage/job":     "storage storage/assert storage/record",
-	"storage/inspect": "storage storage/assert storage/codec storage/journal storage/record storage/vfs",
+	"storage/assert":     "",
+	"storage/record":     "storage/assert",
+	"storage/codec":      "storage/assert storage/record",
+	"storage/vfs":        "storage/assert",
+	"storage/journal":    "storage/assert storage/vfs",
+	"storage/checkpoint": "storage/assert storage/vfs",
+	"storage":            "storage/assert storage/checkpoint storage/codec storage/journal storage/record storage/vfs",
+	"storage/job":        "storage storage/assert storage/record storage/vfs",
 
 	// Deciders: pure, time passed in.
 	"broker/clock":      "storage/assert",
 	"broker/metadata":   "storage/assert storage/record",
-	"broker/replica":    "storage storage/assert storage/job storage/record broker/clock broker/metadata",
+	"broker/replica":    "storage storage/assert storage/record broker/clock broker/metadata",
 	"broker/producer":   "storage storage/assert storage/record broker/clock",
-	"broker/session":    "storage/assert storage/record broker/clock broker/metadata",
 	"broker/wire":       "storage storage/assert storage/codec storage/record broker/metadata broker/producer broker/replica",
 	"broker/partition":  "storage storage/assert storage/job storage/record broker/clock broker/metadata broker/producer broker/replica broker/wire",
-	"broker/controller": "storage/assert storage/record broker/clock broker/metadata broker/wire",
+	"broker/controller": "storage/assert storage/record broker/metadata broker/wire",
 	"broker/quorum":     "storage/assert broker/clock",
 
 	// The switchboard, and the real host.
-	"broker":      "storage storage/assert storage/job storage/record broker/clock broker/controller broker/metadata broker/partition broker/producer broker/quorum broker/replica broker/session broker/wire",
-	"broker/host": "broker broker/clock broker/wire storage storage/assert storage/job storage/record storage/vfs",
-	"broker/tcp":  "broker broker/host broker/wire storage storage/assert storage/record storage/vfs",
+	"broker":      "storage storage/assert storage/job storage/record broker/clock broker/controller broker/metadata broker/partition broker/producer broker/quorum broker/replica broker/wire",
+	"broker/host": "broker broker/clock broker/metadata broker/wire storage storage/assert storage/job storage/record storage/vfs",
+	"broker/tcp":  "broker broker/wire storage storage/assert storage/record storage/vfs",
 
-	// The linter, which builds on nothing of ours.
+	// The judge, who does not know the accused, and what clients do.
+	"linearizability/history":   "",
+	"linearizability/anomaly":   "linearizability/history",
+	"linearizability/model":     "linearizability/history",
+	"linearizability":           "linearizability/anomaly linearizability/history linearizability/model",
+	"workloads":                 "linearizability/history",
+	"workloads/appendlog":       "linearizability/history workloads",
+	"workloads/load":            "",
+	"workloads/load/nullbroker": "",
+
+	// The simulator: a host without real time, sockets or files.
+	"sim/digest":  "",
+	"sim/kernel":  "broker/clock sim/digest",
+	"sim/swarm":   "sim/kernel",
+	"sim/simdisk": "sim/digest storage/vfs",
+	"sim/simnet":  "broker/clock sim/kernel",
+	"sim/client":  "linearizability/history sim/kernel sim/simnet storage/codec storage/record workloads",
+	"sim/check":   "broker broker/metadata broker/partition linearizability/history storage storage/record",
+	"sim":         "broker broker/clock broker/metadata broker/wire linearizability linearizability/history sim/check sim/client sim/digest sim/kernel sim/simdisk sim/simnet sim/swarm storage storage/assert storage/job storage/record storage/vfs workloads workloads/appendlog",
+
+	// Maelstrom's host, and the harness that knows only its protocol.
+	"maelstrom/protocol": "",
+	"maelstrom/checker":  "linearizability/anomaly linearizability/history",
+	"maelstrom/harness":  "maelstrom/checker maelstrom/protocol",
+	"maelstrom":          "broker broker/host broker/metadata broker/wire maelstrom/protocol storage/job storage/record storage/vfs",
+
+	// Programs.
+	"cmd/pawl":                anything,
+	"cmd/pawl/cli":            anything,
+	"cmd/pawlmaelstrom":       "maelstrom",
 	"cmd/pawlvet":             "cmd/pawlvet/determinism cmd/pawlvet/layers cmd/pawlvet/size",
 	"cmd/pawlvet/determinism": "",
 	"cmd/pawlvet/layers":      "",
@@ -66,6 +94,8 @@ var never = []rule{
 	{"sim", "broker/admin", true, "the simulator has no sockets"},
 	{"sim", "cmd", true, "nothing points back"},
 	{"maelstrom", "sim", false, "Maelstrom's host runs in real time"},
+	{"maelstrom/harness", "broker", true, "the harness knows Maelstrom's protocol only"},
+	{"maelstrom/checker", "broker", true, "the judge does not know the accused"},
 }
 
 // coreRooms may use only coreDependencies, beside the standard library. Their
