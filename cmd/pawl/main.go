@@ -1,0 +1,21 @@
+// Command pawl is the broker and its client.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/pawlbroker/pawl/cmd/pawl/cli"
+)
+
+func main() {
+	// The first signal asks for an orderly end; with the handler gone, a second
+	// one ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	app := cli.New(os.Stdin, os.Stdout, os.Stderr, os.Getenv)
+	root := app.Root()
+	os.Exit(app.Execute(ctx, root, os.Args[1:]))
+}
