@@ -77,7 +77,7 @@ func (n *Node) settle() {
 		}
 		n.lost(out.Lost)
 		n.lost(out.Unknown)
-		if out.Leader != nil && out.Leader.Node == n.cfg.ID {
+		if out.Leader != nil && metadata.NodeID(out.Leader.Node) == n.cfg.ID {
 			n.lead()
 		}
 		n.snapshot()

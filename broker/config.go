@@ -39,7 +39,7 @@ func DefaultConfig(id metadata.NodeID, clusterID string) Config {
 	return Config{
 		ID: id, ClusterID: clusterID,
 		Partition:       partition.DefaultConfig(),
-		Quorum:          quorum.DefaultConfig(id),
+		Quorum:          quorum.DefaultConfig(quorum.NodeID(id)),
 		CheckpointBytes: 64 << 20,
 		SnapshotEntries: 10_000,
 	}

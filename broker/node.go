@@ -197,8 +197,11 @@ func survivable(res job.Result) bool {
 	switch res.Job.(type) {
 	case job.Read, job.Lookup:
 		return true
-	case job.Append:
-		return errors.Is(res.Err, storage.ErrNoSpace) || errors.Is(res.Err, storage.ErrNotNext)
+	case job.Append, job.Truncate:
+		var damage *storage.DamageError
+		return errors.Is(res.Err, storage.ErrNoSpace) || errors.Is(res.Err, storage.ErrNotNext) || errors.As(res.Err, &damage)
+	case job.Delete:
+		return errors.Is(res.Err, storage.ErrUnknownLog)
 	case job.SaveQuorum, job.BeginCheckpoint, job.FinishCheckpoint:
 		return errors.Is(res.Err, storage.ErrNoSpace)
 	}

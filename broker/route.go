@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker/controller"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
@@ -76,7 +77,7 @@ func (n *Node) describe(r Request) bool {
 func (n *Node) view(r Request) controller.View {
 	v := controller.View{
 		Image: n.cluster.image, Config: n.cfg.Broker, Self: n.cfg.ID, ClusterID: n.cfg.ClusterID,
-		Controller: n.cluster.quorum.Leader().Node,
+		Controller: metadata.NodeID(n.cluster.quorum.Leader().Node),
 	}
 	if n.cfg.Port == 0 {
 		v.Host, v.Port = r.Host, r.Port

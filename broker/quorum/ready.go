@@ -52,10 +52,14 @@ func (q *Quorum) save(ready raft.Ready, out *Out) {
 	} else if !q.founded {
 		s.Records = append(s.Records, snapshotRecord{voters: q.voters}.encode())
 	}
-	// A crash may leave any number of the records, from the first. So what is
-	// called committed must have been saved before; the rest is told next time.
+	// A crash may leave any number of the records, from the first. So what this
+	// hard state calls committed must be as saved before, and not in the part of
+	// the log that the entries after it replace; the rest is told next time.
 	hard := q.hard
 	hard.commit = min(hard.commit, last)
+	if len(ready.Entries) > 0 {
+		hard.commit = min(hard.commit, ready.Entries[0].GetIndex()-1)
+	}
 	if hard != q.written || s.Replace {
 		s.Records = append(s.Records, hard.encode())
 		q.written = hard
@@ -75,9 +79,10 @@ func (q *Quorum) saveCompaction(out *Out) {
 	term, err := q.store.Term(uint64(c.Index))
 	check(err)
 	s := &Save{Replace: true}
+	q.written = q.hard
+	q.written.commit = uint64(c.Index) // what is committed comes after it
 	s.Records = append(s.Records,
-		snapshotRecord{index: uint64(c.Index), term: term, voters: q.voters, data: c.Data}.encode(), q.hard.encode())
-	assert.That(q.hard.commit <= q.last(), "quorum: committed more than is saved")
+		snapshotRecord{index: uint64(c.Index), term: term, voters: q.voters, data: c.Data}.encode(), q.written.encode())
 	if last := q.last(); last > uint64(c.Index) {
 		entries, err := q.store.Entries(uint64(c.Index)+1, last+1, ^uint64(0))
 		check(err)
@@ -85,7 +90,6 @@ func (q *Quorum) saveCompaction(out *Out) {
 			s.Records = append(s.Records, encodeEntry(e))
 		}
 	}
-	q.written = q.hard
 	q.saving = &saving{save: s, compact: c}
 	out.Save = s
 	q.tell(out)

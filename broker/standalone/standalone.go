@@ -1,0 +1,197 @@
+// Package standalone puts the parts of a real broker together: a data
+// directory, its store, a node, the host that runs it and the sockets in front.
+// `pawl serve` is this and a command line; tests that want a real broker use it
+// as it is.
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/host"
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/partition"
+	"github.com/pawlbroker/pawl/broker/tcp"
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/job"
+)
+
+// Config of a broker. Start from DefaultConfig; the zero value is not valid.
+type Config struct {
+	// DataDir is made if it is not there. Kafka: log.dirs.
+	DataDir string
+	// Listen is where clients connect. Port 0 takes a free one. Kafka: listeners.
+	Listen string
+	// ClusterID is taken from the data directory, or drawn, if it is empty.
+	ClusterID string
+	// Readers is how many goroutines look for records that are not in memory.
+	Readers int
+
+	Node    broker.Config // ClusterID is set by Start
+	TCP     tcp.Config
+	Storage storage.Config
+}
+
+// DefaultConfig is a broker with Kafka's defaults that is its own cluster.
+func DefaultConfig(id metadata.NodeID) Config {
+	return Config{
+		DataDir: "pawl-data",
+		Listen:  "127.0.0.1:9092",
+		Readers: 4,
+		Node:    broker.DefaultConfig(id, ""),
+		TCP:     tcp.DefaultConfig(),
+		Storage: storage.DefaultConfig(),
+	}
+}
+
+// Broker is a running broker.
+type Broker struct {
+	dir      *host.Directory
+	store    *job.Holder
+	server   *tcp.Server
+	host     *host.Host
+	listener *net.TCPListener
+	node     *watched
+	stopped  chan struct{} // closed once nothing runs any more
+	err      error         // why it stopped; set before stopped is closed
+}
+
+// Start makes a broker and returns once it accepts connections. They are
+// answered once it is ready.
+func Start(cfg Config, log *slog.Logger) (*Broker, error) {
+	dir, err := host.OpenDirectory(cfg.DataDir, cfg.Node.ID, cfg.ClusterID)
+	if err != nil {
+		return nil, err
+	}
+	b := &Broker{dir: dir, stopped: make(chan struct{})}
+	if err := b.start(cfg, log); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return b, nil
+}
+
+func (b *Broker) start(cfg Config, log *slog.Logger) error {
+	cfg.Node.ClusterID = b.dir.ClusterID
+	if err := errors.Join(cfg.Node.Validate(), cfg.Storage.Validate()); err != nil {
+		return err
+	}
+	addr, err := net.ResolveTCPAddr("tcp", cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", cfg.Listen, err)
+	}
+	if b.server, err = tcp.New(cfg.TCP, log); err != nil {
+		return err
+	}
+	if b.listener, err = net.ListenTCP("tcp", addr); err != nil {
+		return fmt.Errorf("listen on %s: %w; is another broker running there?", cfg.Listen, err)
+	}
+	log.Info("starting", slog.Int("node", int(cfg.Node.ID)), slog.String("cluster", b.dir.ClusterID),
+		slog.String("listener", b.listener.Addr().String()), slog.String("data_dir", cfg.DataDir), slog.Bool("first_start", b.dir.First))
+	b.store = job.NewHolder(b.dir.FS, cfg.Storage)
+	b.node = &watched{ready: make(chan struct{})}
+	b.host = host.Start(host.Config{
+		Run: func(jobs []job.Job) []job.Result { return job.Run(b.store, jobs) }, Readers: cfg.Readers, Network: b.server, Logger: log,
+	}, func(env broker.Env) host.Node {
+		b.node.start(broker.New(cfg.Node, env))
+		return b.node
+	})
+	go b.run(log)
+	return nil
+}
+
+// run serves until the node stops.
+func (b *Broker) run(log *slog.Logger) {
+	defer close(b.stopped)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := b.server.Serve(b.listener, b.host.Post); !errors.Is(err, tcp.ErrClosed) {
+			log.Error("listener failed", slog.Any("error", err))
+		}
+	}()
+	b.err = b.host.Wait()
+	b.server.Close()
+	<-served
+	b.err = errors.Join(b.err, b.dir.Close())
+}
+
+// Addr is where clients connect.
+func (b *Broker) Addr() string { return b.listener.Addr().String() }
+
+// Ready is closed once the broker answers clients.
+func (b *Broker) Ready() <-chan struct{} { return b.node.ready }
+
+// Done is closed once the broker has stopped.
+func (b *Broker) Done() <-chan struct{} { return b.stopped }
+
+// Status is what the node is doing, for operators.
+func (b *Broker) Status() Status { return b.node.status() }
+
+// drainTime is how long a broker that is shut down waits for what clients have
+// under way.
+const drainTime = 5 * time.Second
+
+// Shutdown stops in good order: it reads no more requests, answers those it has
+// read, checkpoints and leaves the clean mark. It returns why the broker
+// stopped, nil if it was this.
+func (b *Broker) Shutdown() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	var drained sync.WaitGroup
+	drained.Go(func() { b.server.Shutdown(ctx) }) // an error means that some clients were cut off
+	b.host.Shutdown()
+	drained.Wait()
+	return b.Wait()
+}
+
+// Wait returns once the broker has stopped, and why.
+func (b *Broker) Wait() error {
+	<-b.stopped
+	return b.err
+}
+
+// Status is a node as of its last event.
+type Status struct {
+	Phase      string // what it is doing: "serving" once it is ready
+	Ready      bool
+	Stats      partition.Stats
+	Topics     int
+	Partitions int
+}
+
+// watched is a node that tells other goroutines how it is.
+type watched struct {
+	*broker.Node
+	ready chan struct{}
+
+	mu   sync.Mutex
+	last Status
+}
+
+func (w *watched) start(n *broker.Node) { w.Node = n }
+
+// Step implements host.Node.
+func (w *watched) Step(ev broker.Event) {
+	w.Node.Step(ev)
+	phase, ok := w.Node.Ready()
+	image := w.Node.Image()
+	w.mu.Lock()
+	first := ok && !w.last.Ready
+	w.last = Status{Phase: phase, Ready: ok, Stats: w.Node.Stats(), Topics: image.TopicCount(), Partitions: image.PartitionCount()}
+	w.mu.Unlock()
+	if first {
+		close(w.ready)
+	}
+}
+
+func (w *watched) status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}

@@ -1,0 +1,244 @@
+// Package tcp is a node's door for clients: it listens, reads and checks
+// requests, and sends responses, regions of files straight from the kernel's
+// cache.
+//
+// A connection has two goroutines. The reader takes memory from the budget,
+// reads a request, decodes and checks it, and posts it; it stops while the
+// connection has too many requests open, so TCP holds the client back. The
+// writer sends what has been answered, in order, as much at once as there is.
+// Neither knows what a request means.
+package tcp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/wire"
+)
+
+// ErrClosed says the server was shut down or closed.
+var ErrClosed = errors.New("server closed")
+
+// Server is the connections of one node. It is the node's Network.
+type Server struct {
+	cfg        Config
+	log        *slog.Logger
+	complaints complaints
+	post       func(...broker.Event)
+	budget     *budget
+	decoders   chan struct{} // one for each processor: bounds what decompression takes
+	closing    atomic.Bool   // no request is read any more
+	workers    sync.WaitGroup
+
+	mu        sync.Mutex
+	listeners map[net.Listener]struct{}
+	conns     map[uint64]*conn // the open ones, and those closed whose Produces the node still holds
+	open      int              // of conns
+	lastConn  uint64
+	changed   sync.Cond // open or listeners became fewer
+
+	replies []reply // since the last Flush; the loop's
+	touched []*conn // likewise
+}
+
+type reply struct {
+	caller wire.Caller
+	resp   wire.Response
+}
+
+// New returns a server that reads nothing yet.
+func New(cfg Config, log *slog.Logger) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, log: log, complaints: complaints{log: log},
+		budget:    newBudget(cfg.RequestMemory),
+		decoders:  make(chan struct{}, runtime.GOMAXPROCS(0)),
+		listeners: map[net.Listener]struct{}{},
+		conns:     map[uint64]*conn{},
+	}
+	s.changed.L = &s.mu
+	return s, nil
+}
+
+// Serve accepts connections of l, which it closes, and gives their requests to
+// post until the server is shut down or closed; then it returns ErrClosed. post
+// must not block. It may be called for several listeners, with one post.
+func (s *Server) Serve(l *net.TCPListener, post func(...broker.Event)) error {
+	defer l.Close()
+	s.mu.Lock()
+	if s.closing.Load() {
+		s.mu.Unlock()
+		return ErrClosed
+	}
+	if s.post == nil { // readers of another listener may be using it
+		s.post = post
+	}
+	s.listeners[l] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.listeners, l)
+		s.mu.Unlock()
+		s.changed.Broadcast()
+	}()
+	for {
+		c, err := l.AcceptTCP()
+		switch {
+		case s.closing.Load():
+			if err == nil {
+				c.Close()
+			}
+			return ErrClosed
+		case errors.Is(err, net.ErrClosed):
+			return err
+		case err != nil: // too many open files, or the client is gone already
+			s.complaints.about("accept failed", slog.Any("err", err))
+			time.Sleep(acceptPause)
+		default:
+			s.admit(c)
+		}
+	}
+}
+
+// acceptPause is how long to wait until there may be file descriptors again.
+const acceptPause = 10 * time.Millisecond
+
+func (s *Server) admit(tcp *net.TCPConn) {
+	s.mu.Lock()
+	if s.closing.Load() {
+		s.mu.Unlock()
+		tcp.Close()
+		return
+	}
+	if s.open >= s.cfg.MaxConnections {
+		s.mu.Unlock()
+		tcp.Close()
+		s.complaints.about("connection refused: too many", slog.Int("max_connections", s.cfg.MaxConnections))
+		return
+	}
+	s.lastConn++
+	c, err := newConn(s, s.lastConn, tcp)
+	if err != nil {
+		s.mu.Unlock()
+		tcp.Close()
+		return
+	}
+	s.conns[c.id] = c
+	s.open++
+	s.workers.Add(2)
+	s.mu.Unlock()
+	go c.read()
+	go c.write()
+}
+
+// Reply takes the answer to a request. Only the loop calls it and Flush.
+func (s *Server) Reply(to wire.Caller, resp wire.Response) {
+	s.replies = append(s.replies, reply{to, resp})
+}
+
+// Flush hands the answers to their connections: each is locked and woken once,
+// however many are its.
+func (s *Server) Flush() {
+	if len(s.replies) == 0 {
+		return
+	}
+	s.mu.Lock()
+	for _, r := range s.replies {
+		c := s.conns[r.caller.Conn]
+		if c == nil {
+			continue
+		}
+		if len(c.replies) == 0 {
+			s.touched = append(s.touched, c)
+		}
+		c.replies = append(c.replies, r)
+	}
+	s.mu.Unlock()
+	for _, c := range s.touched {
+		c.answer(c.replies)
+		clear(c.replies)
+		c.replies = c.replies[:0]
+	}
+	clear(s.touched)
+	clear(s.replies)
+	s.touched, s.replies = s.touched[:0], s.replies[:0]
+}
+
+// closed takes note that a connection is.
+func (s *Server) closed(c *conn, stuck bool) {
+	s.mu.Lock()
+	s.open--
+	if !stuck {
+		delete(s.conns, c.id)
+	}
+	s.mu.Unlock()
+	s.changed.Broadcast()
+}
+
+// forget drops a closed connection whose last Produce was answered.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	delete(s.conns, c.id)
+	s.mu.Unlock()
+}
+
+// Shutdown stops listening and reading, lets what was read be answered, and
+// closes the connections. When ctx ends it closes those that are left and
+// returns its error. The node must go on answering meanwhile.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stopReading()
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock() // so that the wait below cannot miss it
+		defer s.mu.Unlock()
+		s.changed.Broadcast()
+	})
+	defer stop()
+	s.mu.Lock()
+	for s.open > 0 && ctx.Err() == nil {
+		s.changed.Wait()
+	}
+	left := s.open
+	s.mu.Unlock()
+	s.Close()
+	if left > 0 {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// Close stops listening, closes every connection at once and waits for their
+// goroutines.
+func (s *Server) Close() {
+	for _, c := range s.stopReading() {
+		c.close()
+	}
+	s.workers.Wait()
+}
+
+// stopReading closes the listeners and makes every reader stop. It returns the
+// connections.
+func (s *Server) stopReading() []*conn {
+	s.mu.Lock()
+	s.closing.Store(true)
+	conns := make([]*conn, 0, len(s.conns))
+	for l := range s.listeners {
+		l.Close()
+	}
+	for _, c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.interrupt()
+	}
+	return conns
+}
