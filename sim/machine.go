@@ -1,0 +1,451 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/sim/kernel"
+	"github.com/pawlbroker/pawl/sim/simdisk"
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/job"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// machine is the computer under one node: its disk, its clock, its lanes of
+// disk work, and its end of the network (door.go). It takes the place of
+// broker/host and broker/tcp.
+//
+// A job is run whole, at an instant after its lane was free, together with
+// everything that has queued up for the lane by then; the results arrive later.
+// The power may go at any call of the file system in between.
+type machine struct {
+	w    *World
+	id   int
+	who  string
+	disk *simdisk.Disk
+
+	// Of the process that runs now; node is nil if none does.
+	life     uint64 // counts processes; what an earlier one scheduled is void
+	node     *broker.Node
+	run      func([]job.Job) []job.Result
+	born     clock.Instant
+	lanes    [job.Lanes]lane
+	lookups  []job.Result // results of reads by slot; free ones have no Job
+	free     []int
+	wakeAt   clock.Instant
+	stopping bool // Shutdown was asked for
+	stopped  bool // Env.Stop was called
+	reason   error
+	excuses  int64 // disk faults that had struck when the process began
+	door     door
+
+	pausedUntil clock.Instant
+	slowUntil   clock.Instant
+	wallOffset  int64 // milliseconds
+	disks       *rand.Rand
+
+	cleanly  bool // the last process stopped as asked
+	failures int  // processes in a row that never served
+	dead     bool // it cannot be started any more
+	failed   error
+	wasFull  bool // the disk has been full
+	spoiled  bool // bits have flipped or sectors broken
+}
+
+// lane is one queue of disk work.
+type lane struct {
+	queue   []job.Job
+	results []job.Result // of the group that ran, to be told at once
+	busy    bool         // something is scheduled
+}
+
+// What happens to a machine. The life it belongs to is in the low half of the
+// argument, a number in the high half.
+const (
+	whatBoot kernel.What = iota
+	whatLane
+	whatResults
+	whatLookup
+	whatLookupDone
+	whatWake
+	whatFlush
+	whatResume
+)
+
+func (m *machine) after(d time.Duration, what kernel.What, n uint64) {
+	m.w.k.After(d, m, what, n<<32|m.life)
+}
+
+// Happen is for the kernel.
+func (m *machine) Happen(what kernel.What, arg uint64) {
+	n, life := arg>>32, arg&(1<<32-1)
+	switch {
+	case life != m.life:
+		return
+	case what == whatBoot:
+		m.boot()
+		return
+	case what == whatResume:
+		m.door.resume()
+		return
+	case m.node == nil:
+		return
+	case m.paused():
+		m.w.k.At(m.pausedUntil, m, what, arg)
+		return
+	}
+	switch what {
+	case whatLane:
+		m.runLane(job.Lane(n))
+	case whatResults:
+		m.tellResults(job.Lane(n))
+	case whatLookup:
+		m.runLookup()
+	case whatLookupDone:
+		r := m.lookups[n]
+		m.lookups[n] = job.Result{}
+		m.free = append(m.free, int(n))
+		m.step(broker.JobDone{Result: r})
+	case whatWake:
+		if m.wakeAt <= m.w.k.Now() {
+			m.wakeAt = clock.Never
+			m.step(broker.Wake{})
+		}
+	case whatFlush:
+		m.door.flush(n)
+	}
+}
+
+func (m *machine) paused() bool { return m.pausedUntil > m.w.k.Now() }
+
+// boot starts a process.
+func (m *machine) boot() {
+	if m.node != nil || m.dead {
+		return
+	}
+	k := m.w.k
+	m.life++
+	m.born = k.Now()
+	m.lanes = [job.Lanes]lane{}
+	m.lookups, m.free = nil, nil
+	m.wakeAt = clock.Never
+	m.stopping, m.stopped, m.reason = false, false, nil
+	m.excuses = m.struck()
+	m.disks = k.Stream("disk", uint64(m.id), m.life)
+	m.door = door{m: m}
+	m.run = newRunner(m.disk, m.w.storageConfig())
+	k.Trace.Event(m.who, "boot", m.life, 0, 0)
+	env := broker.Env{
+		Clock: m, Disk: m, Network: m, Log: m,
+		Rand: k.Stream("node", uint64(m.id), m.life),
+		Stop: func(reason error) { m.stopped, m.reason = true, reason },
+	}
+	m.w.net.Listen(m.id, &m.door)
+	m.guard(func() { m.node = broker.New(m.w.nodeConfig(), env) })
+	m.afterStep()
+}
+
+// Now implements broker.Clock. A node's time begins with its process.
+func (m *machine) Now() clock.Instant { return m.w.k.Now() - m.born }
+
+// Wall implements broker.Clock.
+func (m *machine) Wall() record.Timestamp { return m.w.wall() + record.Timestamp(m.wallOffset) }
+
+// Log implements broker.Logger.
+func (m *machine) Log(level slog.Level, msg string, attrs ...slog.Attr) {
+	if !m.w.k.Trace.Wanted() {
+		return
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "log %s %s", level, msg)
+	for _, a := range attrs {
+		fmt.Fprintf(&b, " %s=%s", a.Key, a.Value)
+	}
+	m.w.k.Trace.Say(m.who, b.String())
+}
+
+// Submit implements broker.Disk.
+func (m *machine) Submit(j job.Job) {
+	n := j.Lane()
+	l := &m.lanes[n]
+	l.queue = append(l.queue, j)
+	if n == job.Reads {
+		m.after(m.diskDelay(), whatLookup, 0)
+		return
+	}
+	if !l.busy {
+		l.busy = true
+		m.after(m.diskDelay(), whatLane, uint64(n))
+	}
+}
+
+func (m *machine) diskDelay() time.Duration {
+	d := kernel.Skewed(m.disks, 10*time.Microsecond, time.Duration(m.w.cfg.DiskMicros)*time.Microsecond)
+	if m.slowUntil > m.w.k.Now() {
+		d *= 50
+	}
+	return d
+}
+
+// runLane runs everything that waits in a lane as one group.
+func (m *machine) runLane(n job.Lane) {
+	l := &m.lanes[n]
+	jobs := l.queue
+	l.queue = nil
+	l.results = m.work(jobs)
+	if m.node != nil {
+		m.after(m.diskDelay(), whatResults, uint64(n))
+	}
+}
+
+// work runs jobs, unless the machine dies over them.
+func (m *machine) work(jobs []job.Job) []job.Result {
+	t := &m.w.k.Trace
+	var results []job.Result
+	m.guard(func() { results = m.run(jobs) })
+	t.Event(m.who, "ran", uint64(jobs[0].Lane()), uint64(len(jobs)), uint64(m.disk.Sum()))
+	if m.disk.Crashed() {
+		m.powerOff()
+		return nil
+	}
+	if m.node != nil && len(results) != len(jobs) {
+		m.w.check.Violate("one result for each job", "%d jobs, %d results", len(jobs), len(results))
+	}
+	return results
+}
+
+func (m *machine) tellResults(n job.Lane) {
+	l := &m.lanes[n]
+	results := l.results
+	l.results = nil
+	life := m.life
+	for _, r := range results {
+		if r.Recovered != nil {
+			m.w.check.Recovered(r.Recovered, m.cleanly)
+			m.cleanly = false
+			m.w.noteRecovery(r.Recovered)
+		}
+		m.step(broker.JobDone{Result: r})
+		if m.life != life || m.node == nil {
+			return
+		}
+	}
+	l.busy = len(l.queue) > 0
+	if l.busy {
+		m.after(m.diskDelay(), whatLane, uint64(n))
+	}
+}
+
+// runLookup runs one job of the lane whose jobs overtake each other.
+func (m *machine) runLookup() {
+	l := &m.lanes[job.Reads]
+	if len(l.queue) == 0 {
+		return
+	}
+	j := l.queue[0]
+	l.queue = l.queue[1:]
+	results := m.work([]job.Job{j})
+	if m.node == nil || len(results) != 1 {
+		return
+	}
+	slot := len(m.lookups)
+	if n := len(m.free); n > 0 {
+		slot, m.free = m.free[n-1], m.free[:n-1]
+	} else {
+		m.lookups = append(m.lookups, job.Result{})
+	}
+	m.lookups[slot] = results[0]
+	m.after(m.diskDelay(), whatLookupDone, uint64(slot))
+}
+
+// step gives the node an event, and checks it afterwards.
+func (m *machine) step(ev broker.Event) {
+	if m.node == nil {
+		return
+	}
+	m.traceEvent(ev)
+	m.guard(func() { m.node.Step(ev) })
+	m.afterStep()
+	m.w.afterStep(m)
+}
+
+func (m *machine) traceEvent(ev broker.Event) {
+	t := &m.w.k.Trace
+	switch ev := ev.(type) {
+	case broker.Request:
+		t.Event(m.who, "request", ev.Caller.Conn, ev.Caller.Seq, uint64(ev.Body.Key())<<16|uint64(ev.Body.GetVersion()))
+	case broker.JobDone:
+		bad := uint64(0)
+		if ev.Err != nil {
+			bad = 1
+			t.Word(uint64(len(ev.Err.Error())))
+		}
+		t.Event(m.who, "done", uint64(ev.Job.Lane()), uint64(ev.View.End())<<1|bad, uint64(ev.Region.Pos)^uint64(ev.Region.Len)<<32)
+	case broker.Wake:
+		t.Event(m.who, "wake", 0, 0, 0)
+	case broker.ConnClosed:
+		t.Event(m.who, "conn closed", ev.Conn, 0, 0)
+	case broker.Shutdown:
+		t.Event(m.who, "shutdown", 0, 0, 0)
+	}
+	if t.Wanted() {
+		t.Text(m.who, ev)
+	}
+}
+
+// guard runs code of the node or of storage; a failed assertion ends the run.
+func (m *machine) guard(f func()) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		check, text := "no panic", fmt.Sprint(v)
+		var failure *assert.Failure
+		if err, ok := v.(error); ok && errors.As(err, &failure) {
+			check, text = "assertion", failure.What
+		}
+		if m.w.k.Trace.Wanted() {
+			m.w.k.Trace.Say(m.who, text+"\n"+string(debug.Stack()))
+		}
+		m.w.check.Violate(check, "%s", text)
+		m.node = nil
+	}()
+	f()
+}
+
+// afterStep does what is due after every step: the node may have stopped, and
+// may want to be woken.
+func (m *machine) afterStep() {
+	if m.node == nil {
+		return
+	}
+	if m.stopped {
+		m.exit(m.reason)
+		return
+	}
+	if _, ok := m.node.Ready(); ok {
+		m.failures = 0
+	}
+	if at := m.node.NextWake(); at != clock.Never {
+		if due := max(m.born+at, m.w.k.Now()); due < m.wakeAt {
+			m.wakeAt = due
+			m.w.k.At(due, m, whatWake, m.life)
+		}
+	}
+}
+
+// struck counts disk faults that justify a node's giving up.
+func (m *machine) struck() int64 {
+	n := int64(0)
+	for _, f := range []simdisk.Fault{simdisk.ReadError, simdisk.WriteError, simdisk.SyncError, simdisk.BrokenSector} {
+		n += m.disk.Hits(f)
+	}
+	return n
+}
+
+// exit is the end of a process that gave up or was asked to stop.
+func (m *machine) exit(reason error) {
+	var damage *storage.DamageError
+	k := m.w.k
+	switch {
+	case reason == nil && m.stopping:
+		m.cleanly = m.serving()
+		m.w.count("clean stop")
+	case reason == nil:
+		m.w.check.Violate("a node stops only when asked", "it stopped by itself, without a reason")
+	case errors.As(reason, &damage):
+		m.w.count("stopped over damage")
+		if !m.spoiled {
+			m.w.check.Violate("nothing is damaged unless something damages it", "stopped: %v", reason)
+		}
+	case m.struck() > m.excuses, m.spoiled, errors.Is(reason, storage.ErrNoSpace) && m.wasFull:
+		m.w.count("stopped over a disk error")
+	default:
+		m.w.check.Violate("a node stops only over a disk fault", "stopped: %v", reason)
+	}
+	if k.Trace.Wanted() {
+		k.Trace.Say(m.who, fmt.Sprintf("stopped: %v", reason))
+	}
+	if reason != nil {
+		m.failures++
+		m.failed = reason
+	}
+	m.end()
+	m.w.net.Exit(m.id)
+	// An operator whose node gave up over its disk restarts the machine: what the
+	// page cache holds then is not to be trusted.
+	if reason != nil {
+		m.disk = m.disk.Crash(k.Stream("crash", uint64(m.id), m.life))
+	} else {
+		m.disk = m.disk.Kill()
+	}
+	if m.failures >= 8 && m.spoiled {
+		m.dead = true
+		k.Trace.Say(m.who, "cannot be started any more")
+		return
+	}
+	m.reboot()
+}
+
+// serving says whether the process had come so far that its clean stop counts.
+func (m *machine) serving() bool { return m.node != nil && m.door.served }
+
+// end drops the process.
+func (m *machine) end() {
+	m.w.beforeEnd(m)
+	m.node, m.run = nil, nil
+	m.door = door{m: m}
+	m.pausedUntil = 0
+	m.life++
+}
+
+func (m *machine) reboot() {
+	k := m.w.k
+	rng := k.Stream("reboot", uint64(m.id), m.life)
+	m.after(kernel.Skewed(rng, 5*time.Millisecond, 400*time.Millisecond), whatBoot, 0)
+}
+
+// powerOff takes the power away and gives it back after a while.
+func (m *machine) powerOff() {
+	if m.node == nil && !m.disk.Crashed() {
+		return
+	}
+	m.w.count("power cut")
+	m.w.k.Trace.Event(m.who, "power off", 0, 0, 0)
+	m.end()
+	m.w.net.PowerOff(m.id)
+	m.disk = m.disk.Crash(m.w.k.Stream("crash", uint64(m.id), m.life))
+	m.reboot()
+}
+
+// kill ends the process; the page cache stays.
+func (m *machine) kill() {
+	if m.node == nil {
+		return
+	}
+	m.w.count("kill")
+	m.w.k.Trace.Event(m.who, "kill", 0, 0, 0)
+	m.end()
+	m.w.net.Exit(m.id)
+	m.disk = m.disk.Kill()
+	m.reboot()
+}
+
+// shutdown asks the process to stop.
+func (m *machine) shutdown() {
+	if m.node == nil || m.stopping || m.paused() {
+		return
+	}
+	m.w.count("restart")
+	m.stopping = true
+	m.step(broker.Shutdown{})
+}

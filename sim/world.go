@@ -1,0 +1,278 @@
+// Package sim runs a node, its disk, its network and its clients on one
+// goroutine, from one seed: the same seed and configuration give the same run,
+// to the bit. The node, storage and the wire codec are the ones that ship;
+// what surrounds them is made here, and fails as FAULTS.md says.
+package sim
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/linearizability/history"
+	"github.com/pawlbroker/pawl/sim/check"
+	"github.com/pawlbroker/pawl/sim/client"
+	"github.com/pawlbroker/pawl/sim/kernel"
+	"github.com/pawlbroker/pawl/sim/simdisk"
+	"github.com/pawlbroker/pawl/sim/simnet"
+	"github.com/pawlbroker/pawl/sim/swarm"
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/record"
+	"github.com/pawlbroker/pawl/workloads"
+	"github.com/pawlbroker/pawl/workloads/appendlog"
+)
+
+const (
+	topicName = "log"
+	clusterID = "c2ltdWxhdGVkLWNsdXN0ZQ" // 22 characters of URL-safe base64
+	nodeID    = 1
+
+	setupLimit = 60 * time.Second // simulated, for a topic to be created
+	healLimit  = 60 * time.Second // simulated, for everything to end well once faults have
+	wallStart  = 1_780_000_000_000
+
+	// statusEvery is after how many steps of the node its partitions are looked
+	// at, beside at every end of a process.
+	statusEvery = 16
+)
+
+// World is one run.
+type World struct {
+	k       *kernel.Kernel
+	cfg     swarm.Config
+	net     *simnet.Net
+	machine *machine
+	check   *check.Checker
+	faults  faults
+
+	load     workloads.Workload
+	sessions []*client.Session
+	actors   []*client.Actor
+
+	counts  map[string]int64 // what happened, by name
+	reached map[string]int64
+	steps   int64
+	created bool
+	stuck   string // why the run did not end well
+}
+
+// Result is what came of a run.
+type Result struct {
+	Seed       uint64
+	Config     swarm.Config
+	Verdict    string // "ok", "violation" or "stuck"
+	Violation  *check.Violation
+	At         clock.Instant // when it was noticed
+	Hash       uint64
+	Simulated  time.Duration
+	Events     int64
+	OK         int
+	Failed     int
+	Unknown    int
+	Faults     map[string]int64
+	Reached    map[string]int64
+	History    *history.History
+	Recoveries int64
+}
+
+// Run makes a run. trace, if not nil, gets a line for everything that happens.
+// Only one run may go on in a process at a time, because marks are counted in
+// one place.
+func Run(seed uint64, cfg swarm.Config, trace io.Writer) (Result, error) {
+	w := &World{
+		k: kernel.New(seed), cfg: cfg, check: check.New(topicName),
+		counts: map[string]int64{}, reached: map[string]int64{},
+	}
+	if trace != nil {
+		w.k.Trace.Print(trace)
+	}
+	assert.CountReached(func(mark string) { w.reached[mark]++ })
+	defer assert.CountReached(nil)
+	w.net = simnet.New(w.k, simnet.Config{
+		MinDelay: 20 * time.Microsecond, MaxDelay: time.Duration(cfg.NetMicros) * time.Microsecond, SplitPercent: int(cfg.SplitPercent),
+	})
+	w.machine = &machine{w: w, id: 0, who: "n1", disk: simdisk.New()}
+	w.machine.boot()
+	if w.setUp() {
+		w.loaded()
+		w.healed()
+	}
+	w.judge()
+	result := w.result(seed)
+	return result, w.k.Trace.Flush()
+}
+
+// ended says whether there is no point in going on.
+func (w *World) ended() bool { return w.check.First() != nil }
+
+// runUntil steps the world until done says so, and reports whether that came
+// before the limit.
+func (w *World) runUntil(limit time.Duration, done func() bool) bool {
+	end := w.k.Now().Add(limit)
+	for !w.ended() {
+		if done() {
+			return true
+		}
+		if w.k.Next() > end {
+			return false
+		}
+		w.k.Step()
+	}
+	return false
+}
+
+// setUp waits for the node and creates the topic.
+func (w *World) setUp() bool {
+	for i := range w.cfg.Sessions {
+		w.sessions = append(w.sessions, client.NewSession(w.k, w.net, int(i), 0,
+			time.Duration(w.cfg.PatienceMillis)*time.Millisecond, w.breach))
+	}
+	client.CreateTopic(w.k, w.sessions[0], topicName, int32(w.cfg.Partitions), map[string]string{
+		"segment.bytes": fmt.Sprint(w.cfg.SegmentBytes),
+	}, func() { w.created = true })
+	if !w.runUntil(setupLimit, func() bool { return w.created }) && !w.ended() {
+		w.stuck = "the topic was not created in time"
+		return false
+	}
+	return !w.ended()
+}
+
+func (w *World) breach(what string) { w.check.Violate("the protocol is kept", "%s", what) }
+
+// loaded runs clients and faults.
+func (w *World) loaded() {
+	cfg := appendlog.DefaultConfig()
+	for i := range w.cfg.Partitions {
+		cfg.Partitions = append(cfg.Partitions, history.Partition{Topic: topicName, Index: int32(i)})
+	}
+	cfg.Producers, cfg.IdempotentProducers, cfg.Readers = int(w.cfg.Producers), int(w.cfg.Idempotent), int(w.cfg.Readers)
+	cfg.MaxBatch, cfg.MaxSize = int(w.cfg.MaxBatch), int(w.cfg.MaxRecord)
+	cfg.ReadMaxBytes, cfg.Acks = int32(w.cfg.ReadBytes), workloads.Acks(w.cfg.Acks)
+	load, err := appendlog.New(cfg)
+	if err != nil {
+		panic(err) // the configuration was validated
+	}
+	w.load = load
+	for i := range load.Clients() {
+		w.actors = append(w.actors, client.NewActor(w.k, w.sessions[i%len(w.sessions)], history.Client(i), load, w.check, client.Config{
+			Think: time.Duration(w.cfg.ThinkMicros) * time.Microsecond, MaxWait: 500 * time.Millisecond,
+			RestartPercent: int(w.cfg.RestartPercent), CompressedIn10: int(w.cfg.Compressed), Wall: w.wall,
+		}))
+	}
+	w.faults.begin(w)
+	w.runUntil(time.Duration(w.cfg.DurationMillis)*time.Millisecond, func() bool { return false })
+	w.faults.end()
+}
+
+// healed waits until every operation has ended and everything is read, without
+// faults; then stops the node in good order and starts it once more.
+func (w *World) healed() {
+	if w.ended() {
+		return
+	}
+	m := w.machine
+	w.load.Finish()
+	done := w.runUntil(healLimit, func() bool { return w.load.Finished() && w.idle() || m.dead })
+	if w.ended() {
+		return
+	}
+	for _, a := range w.actors {
+		a.Retire()
+	}
+	if !done || m.dead {
+		if len(w.check.Damage) == 0 && !m.dead {
+			w.stuck = w.whatIsStuck()
+		}
+		for _, a := range w.actors {
+			a.GiveUp()
+		}
+		return
+	}
+	m.shutdown()
+	stopped := w.runUntil(healLimit, func() bool { return !m.stopping || m.node == nil })
+	if w.ended() {
+		return
+	}
+	if !stopped {
+		w.stuck = "the node did not stop when asked"
+		return
+	}
+	if !w.runUntil(healLimit, func() bool { return m.node != nil && m.ready() }) && !w.ended() {
+		w.stuck = "the node did not start again after it had stopped"
+	}
+	if m.node != nil {
+		w.check.Table(m.node.Table())
+	}
+}
+
+func (w *World) idle() bool {
+	for _, a := range w.actors {
+		if _, busy := a.Busy(); busy {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *World) whatIsStuck() string {
+	state := "is not running"
+	if w.machine.node != nil {
+		state, _ = w.machine.node.Ready()
+	}
+	for i, a := range w.actors {
+		if op, busy := a.Busy(); busy {
+			return fmt.Sprintf("the node is %s; client %d waits for %s", state, i, op)
+		}
+	}
+	return "the node is " + state + "; not everything could be read"
+}
+
+func (m *machine) ready() bool {
+	_, ok := m.node.Ready()
+	return ok
+}
+
+// afterStep looks at a node now and then.
+func (w *World) afterStep(m *machine) {
+	w.steps++
+	if m.node != nil && w.steps%statusEvery == 0 {
+		w.check.Table(m.node.Table())
+	}
+}
+
+// beforeEnd looks at a node that is about to be no more.
+func (w *World) beforeEnd(m *machine) {
+	if m.node != nil {
+		w.check.Table(m.node.Table())
+	}
+}
+
+func (w *World) noteRecovery(r *storage.Recovered) {
+	w.counts["recovery"]++
+	if r.Groups > 0 {
+		w.counts["recovery replayed the journal"]++
+	}
+}
+
+func (w *World) count(what string) { w.counts[what]++ }
+
+// wall is the true time of day.
+func (w *World) wall() record.Timestamp {
+	return wallStart + record.Timestamp(w.k.Now()/clock.Instant(time.Millisecond))
+}
+
+func (w *World) nodeConfig() broker.Config {
+	c := broker.DefaultConfig(nodeID, clusterID)
+	c.CheckpointBytes = w.cfg.CheckpointBytes
+	return c
+}
+
+func (w *World) storageConfig() storage.Config {
+	c := storage.DefaultConfig()
+	c.LargeAppend, c.JournalFileBytes = w.cfg.LargeAppend, w.cfg.JournalFileBytes
+	c.JournalGrowBytes, c.IndexIntervalBytes = w.cfg.JournalGrowBytes, w.cfg.IndexIntervalBytes
+	return c
+}
