@@ -97,6 +97,7 @@ type Workload struct {
 	config  Config
 	clients []client
 	history history.History
+	loading int                  // operations of the load that are in flight
 	final   *workloads.FinalRead // nil until Finish
 }
 
@@ -130,6 +131,10 @@ func (w *Workload) Clients() int { return len(w.clients) }
 // Next draws the client's next operation.
 func (w *Workload) Next(id history.Client, _ history.Time, rng *rand.Rand) (workloads.Op, bool) {
 	if w.final != nil {
+		if w.loading > 0 {
+			// What ends after the final log's end was asked for may be above it.
+			return nil, false
+		}
 		return w.final.Next(id)
 	}
 	c := &w.clients[id]
@@ -137,6 +142,7 @@ func (w *Workload) Next(id history.Client, _ history.Time, rng *rand.Rand) (work
 		return nil, false
 	}
 	c.turns++
+	w.loading++
 	if c.positions == nil {
 		return w.drawAppend(id, c, rng), true
 	}
@@ -182,6 +188,7 @@ func (w *Workload) Done(id history.Client, op workloads.Op, call, ret history.Ti
 		}
 		return
 	}
+	w.loading--
 	if _, read := op.(workloads.Read); read && r.Outcome == history.OK {
 		c := &w.clients[id]
 		c.positions[c.reading] = max(c.positions[c.reading], r.Next)
