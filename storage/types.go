@@ -17,19 +17,16 @@ var (
 	// ErrNotNext says an append does not continue its log, because an append
 	// before it found no space. Nothing was appended.
 	ErrNotNext = errors.New("append does not continue the log")
+	// ErrGone says that what a view shows was truncated or deleted since it was
+	// taken. A newer view has an answer.
+	ErrGone = errors.New("truncated or deleted since the view was taken")
 	// ErrUnknownLog says the log was never appended to, or was deleted.
 	ErrUnknownLog = errors.New("unknown log")
 )
 
 // A DamageError says that bytes which were durable are not what was written.
 // The log that holds them refuses to serve them.
-type DamageError struct {
-	File string // relative to the data directory
-	Pos  int64  // bytes from the start of File
-	What string
-}
-
-func (e *DamageError) Error() string { return fmt.Sprintf("%s at %d: %s", e.File, e.Pos, e.What) }
+type DamageError = vfs.DamageError
 
 // LogID names a partition's log for ever: the topic's id, not its name, so that
 // a topic created under the name of a deleted one has nothing of it.

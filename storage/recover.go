@@ -1,0 +1,182 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/checkpoint"
+	"github.com/pawlbroker/pawl/storage/journal"
+	"github.com/pawlbroker/pawl/storage/vfs"
+)
+
+const spareJournals = 2 // files kept for reuse
+
+func (c Config) journal(spares int) journal.Config {
+	return journal.Config{FileBytes: c.JournalFileBytes, GrowBytes: c.JournalGrowBytes, Spares: spares}
+}
+
+// Open recovers the store of a data directory: the last checkpoint, and the
+// journal since. Damage to the checkpoint or the journal is an error; damage to
+// one log is in its RecoveredLog. Opening again after a crash in the middle
+// comes to the same.
+func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
+	s := &Store{fs: fsys, cfg: cfg, logs: map[LogID]*Log{}, graves: map[LogID]uint32{}}
+	var out Recovered
+	payload, err := checkpoint.Read(fsys, checkpointName)
+	if errors.Is(err, fs.ErrNotExist) {
+		out.Missing = true
+		payload, err = firstStart(fsys, cfg)
+	}
+	if err != nil {
+		return nil, out, err
+	}
+	from := journal.From{}
+	if from.Durable, out.Clean, err = takeClean(fsys); err != nil {
+		return nil, out, err
+	}
+	if err := fsys.Remove(checkpointName + checkpoint.Suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, out, fmt.Errorf("remove half-written checkpoint: %w", err)
+	}
+	c, err := s.decode(payload)
+	if err != nil {
+		return nil, out, &DamageError{File: checkpointName, What: err.Error()}
+	}
+	from.Seq, from.Exact = c.seq, out.Clean
+	from.Durable = max(from.Durable, c.last)
+	r := newReplay(s, c)
+	if s.journal, err = journal.Open(fsys, journalDir, s.cfg.journal(spareJournals), from, r.group); err != nil {
+		return nil, out, err
+	}
+	if err := r.materialise(from); err != nil {
+		return nil, out, err
+	}
+	s.quorum, err = journal.Open(fsys, quorumDir, s.cfg.journal(0), journal.From{}, func(g journal.Group) error {
+		if g.Reset {
+			out.Quorum = nil
+		}
+		for _, rec := range g.Records {
+			out.Quorum = append(out.Quorum, slices.Clone(rec))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, out, err
+	}
+	out.Groups, out.Bytes = r.groups, r.bytes
+	out.Logs = r.recovered()
+	return s, out, nil
+}
+
+// firstStart makes an empty directory a data directory. The checkpoint is there
+// before anything that it could vouch for, so that one that is missing later is
+// known to be lost.
+func firstStart(fsys vfs.FS, cfg Config) ([]byte, error) {
+	for _, dir := range []string{logsDir, journalDir, quorumDir} {
+		names, err := fsys.List(dir)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", dir, err)
+		}
+		if len(names) > 0 {
+			return nil, &DamageError{File: checkpointName, What: "missing, but there are files in " + dir}
+		}
+		if err := fsys.Mkdir(dir); err != nil {
+			return nil, fmt.Errorf("make %s: %w", dir, err)
+		}
+	}
+	payload := encodeCheckpointHead(cfg.IndexIntervalBytes, 1, 0, 0)
+	return payload, checkpoint.Write(fsys, checkpointName, payload)
+}
+
+// takeClean removes the clean mark, durably, before anything can make it a lie.
+// A mark that cannot be read is none.
+func takeClean(fsys vfs.FS) (last uint64, clean bool, err error) {
+	b, err := checkpoint.Read(fsys, cleanName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, false, nil
+	case err == nil:
+		_, last, clean = decodeClean(b)
+	case errors.As(err, new(*DamageError)):
+		assert.Reached("storage: damaged clean mark ignored")
+	default:
+		return 0, false, err
+	}
+	return last, clean, checkpoint.Remove(fsys, cleanName)
+}
+
+// recovered describes the logs. What was appended after a snapshot was taken is
+// mostly known from the journal; the rest is read.
+func (r *replay) recovered() []RecoveredLog {
+	var out []RecoveredLog
+	for _, id := range r.s.sorted() {
+		l := r.logs[id]
+		v := View{l.view}
+		rec := RecoveredLog{ID: id, View: v, Snapshot: l.snapshot}
+		if l.view.damage == nil {
+			rec.After = l.afterSnapshot()
+		}
+		rec.Damage = l.view.damage
+		out = append(out, rec)
+	}
+	return out
+}
+
+func (l *replayed) afterSnapshot() []BatchInfo {
+	var before []BatchInfo
+	if l.upTo < l.afterFrom && l.upTo < l.view.end {
+		assert.Reached("storage: batches since an older snapshot read from segments")
+		err := View{l.view}.Batches(l.upTo, func(b BatchInfo) bool {
+			if b.BaseOffset < l.afterFrom {
+				before = append(before, b)
+			}
+			return b.BaseOffset < l.afterFrom
+		})
+		if err != nil {
+			l.setDamage(err)
+			return nil
+		}
+	}
+	for len(l.after) > 0 && l.after[0].LastOffset < l.upTo {
+		l.after = l.after[1:]
+	}
+	return append(before, l.after...)
+}
+
+// setDamage takes a log out of service.
+func (l *replayed) setDamage(err error) {
+	if l.view.damage != nil {
+		return
+	}
+	assert.Reached("storage: log damaged at recovery")
+	var d *DamageError
+	if !errors.As(err, &d) {
+		d = &DamageError{File: l.view.active.name(), What: err.Error()}
+	}
+	v := *l.view
+	v.damage = d
+	l.view = &v
+}
+
+// removeAll removes files; what is gone already is no error.
+func (s *Store) removeAll(names []string) error {
+	for _, name := range names {
+		if err := s.fs.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func set(names []string) map[string]bool {
+	return maps.Collect(func(yield func(string, bool) bool) {
+		for _, n := range names {
+			if !yield(n, true) {
+				return
+			}
+		}
+	})
+}
