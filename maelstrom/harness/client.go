@@ -28,6 +28,7 @@ type client struct {
 	node    string
 	inbox   <-chan protocol.Message
 	msgID   int
+	asked   time.Time        // when its last request was sent
 	next    map[string]int64 // the keys it was assigned, and from where to poll
 }
 
@@ -37,7 +38,7 @@ func (r *run) newClient(process int, node string) *client {
 		inbox: r.net.join(name), next: map[string]int64{}}
 }
 
-func (c *client) close() { c.run.net.leave(c.name) }
+func (c *client) close() { c.run.net.leave(c.name, c.asked) }
 
 // call sends a request and decodes its answer, which must be of type want. The
 // error is errDefinite, or errUnknown, or the run's end.
@@ -48,6 +49,7 @@ func (c *client) call(request any, header *protocol.Header, want string, answer 
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", header.Type, err)
 	}
+	c.asked = time.Now()
 	c.run.net.send(protocol.Message{Src: c.name, Dest: c.node, Body: body})
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()

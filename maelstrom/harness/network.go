@@ -23,7 +23,8 @@ var ErrNodeExited = errors.New("node exited by itself")
 // otherwise, and none comes twice.
 //
 // A node that writes something that is not a message, or to somebody who is
-// not there, is not listened to for the rest of its life.
+// not there, is not listened to for the rest of its life. So it must not answer
+// a client that has given up.
 type network struct {
 	launch  Launcher
 	latency time.Duration // mean; exponential, so that messages overtake each other
@@ -33,6 +34,7 @@ type network struct {
 	nodes   map[string]*node
 	names   []string
 	clients map[string]chan protocol.Message
+	left    map[string]time.Time // clients that are gone: until when an answer may still come
 	cut     map[[2]string]bool
 	muted   []string // what was wrong, a line for each muted life
 	exited  error
@@ -67,6 +69,7 @@ func newNetwork(launch Launcher, names []string, latency time.Duration, seed uin
 		rand:    rand.New(rand.NewPCG(seed, 1)),
 		nodes:   map[string]*node{},
 		clients: map[string]chan protocol.Message{},
+		left:    map[string]time.Time{},
 		cut:     map[[2]string]bool{},
 	}
 	for _, name := range names {
@@ -208,6 +211,9 @@ func (n *network) route(from string, line []byte) error {
 		}
 		return nil
 	}
+	if until, ok := n.left[m.Dest]; ok && time.Now().Before(until) {
+		return nil
+	}
 	if _, ok := n.nodes[m.Dest]; !ok {
 		return fmt.Errorf("invalid dest %q: %s", m.Dest, line)
 	}
@@ -255,10 +261,15 @@ func (n *network) join(name string) <-chan protocol.Message {
 	return inbox
 }
 
-func (n *network) leave(name string) {
+// patience is how long Maelstrom's clients wait for an answer. One that gave up
+// earlier, or crashed, forgives an answer until then.
+const patience = 5 * time.Second
+
+func (n *network) leave(name string, asked time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.clients, name)
+	n.left[name] = asked.Add(patience)
 }
 
 // isCut is called with mu held.

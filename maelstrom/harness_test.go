@@ -1,0 +1,119 @@
+package maelstrom_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pawlbroker/pawl/linearizability/anomaly"
+	"github.com/pawlbroker/pawl/maelstrom/checker"
+	"github.com/pawlbroker/pawl/maelstrom/harness"
+)
+
+var (
+	runTime = flag.Duration("maelstrom.time", 4*time.Second, "how long each run under the harness drives its load")
+	seed    = flag.Uint64("maelstrom.seed", 1, "the seed of its load and faults")
+)
+
+// binary is the node, built once.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "pawlmaelstrom-test-")
+	if err == nil {
+		binary = filepath.Join(dir, "pawlmaelstrom")
+		build := exec.Command("go", "build", "-o", binary, "../cmd/pawlmaelstrom")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the node:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		os.RemoveAll(dir)
+		os.Exit(status)
+	}))
+}
+
+// launcher starts the real node on a directory that outlives it.
+func launcher(t *testing.T, args ...string) harness.Launcher {
+	dir := t.TempDir()
+	return harness.Command(func(name string) *exec.Cmd {
+		return node(t, dir, name, args...)
+	})
+}
+
+// node is one life of a node, whose log goes to dir.
+func node(t *testing.T, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, append([]string{"dir=" + dir}, args...)...)
+	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		cmd.Stderr = log
+		t.Cleanup(func() { log.Close() })
+	}
+	return cmd
+}
+
+// quick is a run for a unit test: a fault every second or so.
+func quick(nodes int, faults ...harness.Fault) harness.Config {
+	cfg := harness.DefaultConfig()
+	cfg.Seed, cfg.NodeCount, cfg.Concurrency = *seed, nodes, 12*nodes
+	cfg.TimeLimit, cfg.Faults, cfg.FaultEvery = *runTime, faults, min(*runTime/8, 5*time.Second)
+	cfg.AssignEvery, cfg.Rate = 16, 300
+	cfg.RPCTimeout, cfg.Settle = time.Second, 200*time.Millisecond
+	return cfg
+}
+
+func TestNodeUnderFaults(t *testing.T) {
+	for _, run := range []struct {
+		name string
+		cfg  harness.Config
+		args []string
+	}{
+		{"kill -9 and restart", quick(1, harness.Kill), nil},
+		{"kill -9 and pauses", quick(1, harness.Kill, harness.Pause), []string{"sync=false"}},
+		{"three nodes, partitions and kill -9", quick(3, harness.Partition, harness.Kill), []string{"sync=false"}},
+	} {
+		t.Run(run.name, func(t *testing.T) {
+			t.Parallel()
+			result, err := harness.Run(run.cfg, launcher(t, run.args...))
+			t.Logf("to repeat this: go test ./maelstrom -count=1 -run '%s' -maelstrom.seed %d -maelstrom.time %s", t.Name(), *seed, *runTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Log(result)
+			if !result.Valid() {
+				t.Errorf("not valid")
+			}
+		})
+	}
+}
+
+// The runs above mean something: a node that comes back without what it had
+// acknowledged is found out.
+func TestHarnessSeesANodeThatForgets(t *testing.T) {
+	t.Parallel()
+	cfg := quick(1, harness.Kill)
+	cfg.TimeLimit, cfg.FaultEvery, cfg.FinalTime = 3*time.Second, 300*time.Millisecond, time.Second
+	result, err := harness.Run(cfg, harness.Command(func(name string) *exec.Cmd {
+		return node(t, t.TempDir(), name, "sync=false")
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := result.Verdict.Found; len(found[anomaly.Unseen])+len(found[anomaly.LostWrite]) == 0 {
+		t.Errorf("no write was lost: %s", result)
+	}
+	if found := result.Verdict.Found; len(found[checker.CommitLost]) == 0 {
+		t.Errorf("no commit was lost: %s", result)
+	}
+}
