@@ -20,6 +20,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/tcp"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/job"
+	"github.com/pawlbroker/pawl/storage/vfs"
 )
 
 // Config of a broker. Start from DefaultConfig; the zero value is not valid.
@@ -131,7 +132,13 @@ func (b *Broker) Ready() <-chan struct{} { return b.node.ready }
 func (b *Broker) Done() <-chan struct{} { return b.stopped }
 
 // Status is what the node is doing, for operators.
-func (b *Broker) Status() Status { return b.node.status() }
+func (b *Broker) Status() Status {
+	s := b.node.status()
+	if c, ok := b.dir.FS.(vfs.Counted); ok {
+		s.Disk = c.Counts()
+	}
+	return s
+}
 
 // drainTime is how long a broker that is shut down waits for what clients have
 // under way.
@@ -163,6 +170,7 @@ type Status struct {
 	Stats      partition.Stats
 	Topics     int
 	Partitions int
+	Disk       vfs.Counts
 }
 
 // watched is a node that tells other goroutines how it is.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -34,14 +35,29 @@ type OSFile interface {
 	OSFile() *os.File
 }
 
+// Counts is what an FS was asked to do since it was made.
+type Counts struct {
+	Syncs        int64 // of files, directories and whole file systems
+	BytesWritten int64
+}
+
+// Counted is implemented by what OS returns.
+type Counted interface{ Counts() Counts }
+
 type osFS struct {
 	root string
+
+	syncs   atomic.Int64
+	written atomic.Int64
 
 	// whole is a handle on root, opened before the first write through this FS,
 	// so that syncfs reports every error since.
 	once  sync.Once
 	whole *os.File
 }
+
+// Counts implements Counted.
+func (s *osFS) Counts() Counts { return Counts{s.syncs.Load(), s.written.Load()} }
 
 func (s *osFS) path(name string) string { return filepath.Join(s.root, filepath.FromSlash(name)) }
 
@@ -51,7 +67,7 @@ func (s *osFS) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, spaceError(err)
 	}
-	return &osFile{f}, nil
+	return &osFile{s, f}, nil
 }
 
 func (s *osFS) Create(name string) (File, error) { return s.open(name, os.O_CREATE|os.O_EXCL) }
@@ -95,6 +111,7 @@ func (s *osFS) SyncDir(dir string) error {
 	if err != nil {
 		return err
 	}
+	s.syncs.Add(1)
 	if err := f.Sync(); err != nil {
 		f.Close()
 		return spaceError(err)
@@ -105,6 +122,7 @@ func (s *osFS) SyncDir(dir string) error {
 func (s *osFS) SyncFiles(files []File) error {
 	if len(files) > maxParallelSyncs && s.whole != nil {
 		if done, err := syncWhole(s.whole); done {
+			s.syncs.Add(1)
 			return spaceError(err)
 		}
 	}
@@ -125,15 +143,23 @@ func (s *osFS) SyncFiles(files []File) error {
 	return errors.Join(errs...)
 }
 
-type osFile struct{ f *os.File }
+type osFile struct {
+	fs *osFS
+	f  *os.File
+}
 
 func (o *osFile) OSFile() *os.File                        { return o.f }
 func (o *osFile) ReadAt(p []byte, off int64) (int, error) { return o.f.ReadAt(p, off) }
 func (o *osFile) Close() error                            { return o.f.Close() }
-func (o *osFile) Sync() error                             { return spaceError(syncData(o.f)) }
+
+func (o *osFile) Sync() error {
+	o.fs.syncs.Add(1)
+	return spaceError(syncData(o.f))
+}
 
 func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	n, err := o.f.WriteAt(p, off)
+	o.fs.written.Add(int64(n))
 	if err == nil && n >= earlyWriteBack {
 		startWriteBack(o.f, off, int64(n))
 	}

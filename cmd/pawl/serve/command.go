@@ -118,4 +118,3 @@ func logger(w io.Writer, format string) (*slog.Logger, error) {
 	}
 	return nil, cli.Usage("--log %s: want text or json", format)
 }
-
