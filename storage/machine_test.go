@@ -53,6 +53,7 @@ type machine struct {
 	possible []model // the last is what the running store is; the first is durable
 	unique   uint64
 	held     []heldRegion
+	isLast   bool // the model recovered was the last possible one
 	rng      *rand.Rand
 
 	alternatives []model // what the logs may be if the operation is struck, beside next
@@ -319,8 +320,10 @@ func (m *machine) Reopen(t *rapid.T) {
 
 // Kill ends the process, but not the machine: the page cache stays.
 func (m *machine) Kill(t *rapid.T) {
-	m.disk, m.held, m.possible = m.disk.Kill(), nil, m.possible[len(m.possible)-1:]
-	m.open(t)
+	m.disk, m.held = m.disk.Kill(), nil
+	if m.open(t) == 0 && !m.isLast {
+		t.Fatal("what was in the page cache is not there after a kill")
+	}
 }
 
 func (m *machine) Crash(t *rapid.T) {
@@ -330,9 +333,10 @@ func (m *machine) Crash(t *rapid.T) {
 
 // open opens the store, perhaps crashing while at it, and finds out which model
 // it is.
-func (m *machine) open(t *rapid.T) {
+func (m *machine) open(t *rapid.T) (crashes int) {
 	t.Helper()
-	for range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "crashes at open") {
+	crashes = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "crashes at open")
+	for range crashes {
 		m.disk.SetFuse(rapid.Int64Range(0, 40).Draw(t, "fuse"), m.rng.Uint64())
 		if _, _, err := storage.Open(m.disk, m.cfg); err != nil && !errors.Is(err, simdisk.ErrCrashed) {
 			t.Fatalf("open: %v", err)
@@ -345,15 +349,17 @@ func (m *machine) open(t *rapid.T) {
 	}
 	m.store = st
 	var why []string
-	for i, alt := range m.possible {
+	for i, alt := range slices.Backward(m.possible) {
 		diff := compare(t, alt, rec)
 		if diff == "" {
+			m.isLast = i == len(m.possible)-1
 			m.possible = []model{alt}
-			return
+			return crashes
 		}
 		why = append(why, fmt.Sprintf("model %d: %s", i, diff))
 	}
 	t.Fatalf("recovered what never was:\n%q", why)
+	return 0
 }
 
 // compare says how a recovered store differs from a model.

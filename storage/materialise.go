@@ -246,8 +246,9 @@ func (r *replay) settleIndex(l *replayed, p part, m missing, there bool) error {
 	return r.s.writeIndex(g, 0, entries)
 }
 
-// sweep removes the files of logs and segments that are no more. Those of a
-// damaged log stay, all of them.
+// sweep removes the files of logs and segments that are no more; what the
+// journal still points into goes with the next checkpoint. Those of a damaged
+// log stay, all of them.
 func (r *replay) sweep(names []string, wanted map[string]bool) error {
 	for _, n := range names {
 		id, _, _, _, ok := parseSegmentName(n)
@@ -255,6 +256,10 @@ func (r *replay) sweep(names []string, wanted map[string]bool) error {
 			continue
 		}
 		if l := r.logs[id]; l != nil && l.view.damage != nil {
+			continue
+		}
+		if r.extents[logsDir+"/"+n] {
+			r.s.doomed = append(r.s.doomed, logsDir+"/"+n)
 			continue
 		}
 		assert.Reached("storage: leftover file removed")

@@ -87,6 +87,9 @@ func firstStart(fsys vfs.FS, cfg Config) ([]byte, error) {
 			return nil, fmt.Errorf("make %s: %w", dir, err)
 		}
 	}
+	if err := fsys.SyncDir(""); err != nil {
+		return nil, fmt.Errorf("sync the data directory: %w", err)
+	}
 	payload := encodeCheckpointHead(cfg.IndexIntervalBytes, 1, 0, 0)
 	return payload, checkpoint.Write(fsys, checkpointName, payload)
 }

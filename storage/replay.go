@@ -19,7 +19,10 @@ type replay struct {
 	groups int64
 	bytes  int64
 	small  bool // the journal holds batches
-	at     journal.Group
+	// extents are the files that the journal points into. Replaying it again
+	// needs them, even those that no log has any more.
+	extents map[string]bool
+	at      journal.Group
 }
 
 // replayed is a log during recovery.
@@ -42,7 +45,7 @@ type missing struct {
 }
 
 func newReplay(s *Store, c captured) *replay {
-	r := &replay{s: s, logs: map[LogID]*replayed{}}
+	r := &replay{s: s, logs: map[LogID]*replayed{}, extents: map[string]bool{}}
 	for _, l := range c.logs {
 		s.logs[l.view.log] = l
 		r.logs[l.view.log] = &replayed{Log: l, afterFrom: l.view.end, indexes: map[*segment]missing{}}
@@ -78,6 +81,7 @@ func (r *replay) apply(rec logRecord) error {
 	l := r.logs[rec.log]
 	switch {
 	case rec.kind == kindDelete && l != nil:
+		r.s.graves[rec.log] = l.view.generation + 1
 		delete(r.logs, rec.log)
 		delete(r.s.logs, rec.log)
 		return nil
@@ -121,6 +125,7 @@ func (r *replay) grow(l *replayed, rec logRecord) error {
 		return r.misfit(fmt.Sprintf("log %s: position %d at %d", rec.log, rec.pos, v.size))
 	}
 	if rec.kind == kindExtent {
+		r.extents[v.active.name()] = true
 		l.growExtent(rec)
 		return nil
 	}

@@ -82,7 +82,7 @@ func encodeFileHeader(seq Seq, first uint64) []byte {
 }
 
 func decodeFileHeader(b []byte) (seq Seq, first uint64, ok bool) {
-	if len(b) < fileHeaderSize || string(b[:len(fileMagic)]) != fileMagic ||
+	if len(b) < sectorSize || string(b[:len(fileMagic)]) != fileMagic ||
 		binary.BigEndian.Uint32(b[fileReservedAt:]) != 0 ||
 		binary.BigEndian.Uint32(b[fileCRCAt:]) != crc32.Checksum(b[fileSeqAt:fileHeaderSize], castagnoli) {
 		return 0, 0, false
@@ -148,7 +148,8 @@ func decodeGroup(buf []byte, seq Seq) (Group, error) {
 	length := int64(binary.BigEndian.Uint32(buf[lengthAt:]))
 	escapes := int64(binary.BigEndian.Uint32(buf[escapesAt:]))
 	whole := groupHeader + length + 4*escapes
-	if whole > int64(len(buf)) ||
+	size := (whole + sectorSize - 1) / sectorSize * sectorSize
+	if size > int64(len(buf)) || // without its padding it was not synced
 		crc32.Checksum(buf[lengthAt:whole], castagnoli) != binary.BigEndian.Uint32(buf[crcAt:]) {
 		return Group{}, errBad
 	}
@@ -156,7 +157,7 @@ func decodeGroup(buf []byte, seq Seq) (Group, error) {
 	g := Group{
 		Seq:     seq,
 		Number:  binary.BigEndian.Uint64(buf[numberAt:]),
-		Size:    (whole + sectorSize - 1) / sectorSize * sectorSize,
+		Size:    size,
 		Durable: binary.BigEndian.Uint64(buf[durableAt:]),
 		Reset:   flags&flagReset != 0,
 	}
@@ -176,11 +177,10 @@ func decodeGroup(buf []byte, seq Seq) (Group, error) {
 		if len(rest) < recordOverhead {
 			return Group{}, errBad
 		}
-		size := int64(binary.BigEndian.Uint32(rest))
-		if size > int64(len(rest)-recordOverhead) {
+		end := recordOverhead + int64(binary.BigEndian.Uint32(rest))
+		if end > int64(len(rest)) {
 			return Group{}, errBad
 		}
-		end := recordOverhead + size
 		g.Records = append(g.Records, rest[recordOverhead:end:end])
 		rest = rest[end:]
 	}
