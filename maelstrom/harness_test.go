@@ -66,7 +66,7 @@ func node(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 // quick is a run for a unit test: a fault every second or so.
 func quick(nodes int, faults ...harness.Fault) harness.Config {
 	cfg := harness.DefaultConfig()
-	cfg.Seed, cfg.NodeCount, cfg.Concurrency = *seed, nodes, 12*nodes
+	cfg.Seed, cfg.NodeCount, cfg.Concurrency = *seed, nodes, 12+2*(nodes-1)
 	cfg.TimeLimit, cfg.Faults, cfg.FaultEvery = *runTime, faults, min(*runTime/8, 5*time.Second)
 	cfg.AssignEvery, cfg.Rate = 16, 300
 	cfg.RPCTimeout, cfg.Settle = time.Second, 200*time.Millisecond

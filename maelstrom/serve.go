@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	jepsen "github.com/jepsen-io/maelstrom/demo/go"
@@ -132,9 +133,38 @@ func isClosed(c <-chan struct{}) bool {
 
 // refuse answers with an error.
 func (s *server) refuse(m jepsen.Message, code protocol.Code, why error) {
-	if err := s.node.Reply(m, jepsen.NewRPCError(int(code), why.Error())); err != nil {
-		s.logger.Error("reply", slog.Any("error", err))
+	s.reply(m, time.Now().Add(replyTime), protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: code, Text: why.Error()})
+}
+
+// reply answers, unless it is too late by the time the answer is ready to be
+// written.
+func (s *server) reply(m jepsen.Message, deadline time.Time, answer any) {
+	body, err := s.addressed(m, answer)
+	if err == nil && !time.Now().After(deadline) {
+		err = s.node.Send(m.Src, body)
 	}
+	if err != nil {
+		s.logger.Error("reply", slog.String("to", m.Src), slog.Any("error", err))
+	}
+}
+
+// addressed encodes an answer as one to m. The protocol library does so by way
+// of a map of all there is in it, which a large answer has no time for.
+func (s *server) addressed(m jepsen.Message, answer any) (json.RawMessage, error) {
+	var asked protocol.Header
+	if err := json.Unmarshal(m.Body, &asked); err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(answer)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(encoded, &fields); err != nil {
+		return nil, err
+	}
+	fields["in_reply_to"] = strconv.AppendInt(nil, int64(asked.MsgID), 10)
+	return json.Marshal(fields)
 }
 
 // init starts the broker, if this node is the one that has it.
@@ -192,14 +222,11 @@ func (s *server) handle(kind string, do handler) {
 		default:
 			answer, err = do(ctx, m.Body)
 		}
-		if time.Now().After(arrived.Add(replyTime)) {
-			return nil
-		}
 		if err != nil {
-			s.refuse(m, codeOf(err), err)
-			return nil
+			answer = protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: codeOf(err), Text: err.Error()}
 		}
-		return s.node.Reply(m, answer)
+		s.reply(m, arrived.Add(replyTime), answer)
+		return nil
 	})
 }
 

@@ -79,7 +79,7 @@ func TestAllowedArrowsAreNotReported(t *testing.T) {
 	for _, p := range []Package{
 		pkg("broker/replica", "storage/record", "storage/assert", "fmt"),
 		pkg("broker/partition", "broker/replica", "broker/wire", "github.com/twmb/franz-go/pkg/kmsg"),
-		pkg("broker/tcp", "broker/host", "golang.org/x/sys/unix"),
+		pkg("broker/tcp", "broker/wire", "golang.org/x/sys/unix"),
 	} {
 		if findings := Check([]Package{p}); len(findings) > 0 {
 			t.Errorf("%s: %q", Name(p.Path), findings)

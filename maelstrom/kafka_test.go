@@ -1,0 +1,330 @@
+package maelstrom
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	jepsen "github.com/jepsen-io/maelstrom/demo/go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pawlbroker/pawl/maelstrom/protocol"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// script stands for a node: a log a topic, and what to do wrong first.
+type script struct {
+	logs     map[string][][]byte // batches, offsets assigned
+	refuse   []error             // what the next produces get instead of being appended; nil appends
+	silent   bool                // produces are appended and never answered
+	produces int
+	batches  int // that a fetch gives for one topic; 0 gives all
+}
+
+func newScript(topics ...string) *script {
+	s := &script{logs: map[string][][]byte{}}
+	for _, t := range topics {
+		s.logs[t] = nil
+	}
+	return s
+}
+
+func (s *script) request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	switch req := req.(type) {
+	case *kmsg.CreateTopicsRequest:
+		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+		t := kmsg.NewCreateTopicsResponseTopic()
+		name := req.Topics[0].Topic
+		if _, ok := s.logs[name]; ok {
+			t.ErrorCode = kerr.TopicAlreadyExists.Code
+		} else {
+			s.logs[name] = nil
+		}
+		resp.Topics = append(resp.Topics, t)
+		return resp, nil
+	case *kmsg.ProduceRequest:
+		return s.produce(ctx, req)
+	case *kmsg.FetchRequest:
+		return s.fetch(req), nil
+	}
+	return nil, fmt.Errorf("request %d", req.Key())
+}
+
+func (s *script) produce(ctx context.Context, req *kmsg.ProduceRequest) (kmsg.Response, error) {
+	s.produces++
+	name := req.Topics[0].Topic
+	p := kmsg.NewProduceResponseTopicPartition()
+	log, ok := s.logs[name]
+	var refusal error
+	if len(s.refuse) > 0 {
+		refusal, s.refuse = s.refuse[0], s.refuse[1:]
+	}
+	if !ok {
+		refusal = kerr.UnknownTopicOrPartition
+	}
+	var code *kerr.Error
+	if errors.As(refusal, &code) {
+		p.ErrorCode = code.Code
+	} else {
+		p.BaseOffset = int64(len(log))
+		batch := record.Batch(slices.Clone(req.Topics[0].Partitions[0].Records))
+		batch.Assign(record.Offset(len(log)), 0)
+		s.logs[name] = append(log, batch)
+	}
+	if s.silent {
+		<-ctx.Done()
+		return nil, errNoAnswer
+	}
+	resp := req.ResponseKind().(*kmsg.ProduceResponse)
+	t := kmsg.NewProduceResponseTopic()
+	t.Topic, t.Partitions = name, []kmsg.ProduceResponseTopicPartition{p}
+	resp.Topics = append(resp.Topics, t)
+	return resp, nil
+}
+
+func (s *script) fetch(req *kmsg.FetchRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.FetchResponse)
+	for _, asked := range req.Topics {
+		p := kmsg.NewFetchResponseTopicPartition()
+		log, ok := s.logs[asked.Topic]
+		if from := asked.Partitions[0].FetchOffset; !ok {
+			p.ErrorCode = kerr.UnknownTopicOrPartition.Code
+		} else if p.HighWatermark = int64(len(log)); from > p.HighWatermark {
+			p.ErrorCode = kerr.OffsetOutOfRange.Code
+		} else {
+			log = log[from:]
+			if s.batches > 0 {
+				log = log[:min(s.batches, len(log))]
+			}
+			for _, b := range log {
+				p.RecordBatches = append(p.RecordBatches, b...)
+			}
+		}
+		t := kmsg.NewFetchResponseTopic()
+		t.Topic, t.Partitions = asked.Topic, []kmsg.FetchResponseTopicPartition{p}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}
+
+// within gives a service the time that a request has, in virtual time.
+func within(t *testing.T, do func(ctx context.Context)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), workTime)
+		defer cancel()
+		do(ctx)
+	})
+}
+
+// A definite code is given only for what has certainly not been appended; what
+// is not there yet is made, or waited for.
+func TestSendSaysNoMoreThanItKnows(t *testing.T) {
+	always := func(err error) []error { return slices.Repeat([]error{err}, 1000) }
+	for _, c := range []struct {
+		name     string
+		refuse   []error
+		silent   bool
+		code     protocol.Code // of the error; -1 for none
+		appended int
+	}{
+		{name: "appended", code: -1, appended: 1},
+		{name: "leader not available at first", refuse: []error{kerr.LeaderNotAvailable, kerr.LeaderNotAvailable}, code: -1, appended: 1},
+		{name: "leader never available", refuse: always(kerr.LeaderNotAvailable), code: protocol.TemporarilyUnavailable},
+		{name: "too large", refuse: always(kerr.MessageTooLarge), code: protocol.Abort},
+		{name: "timed out", refuse: always(kerr.RequestTimedOut), code: protocol.Crash},
+		{name: "the leader lost its office", refuse: always(kerr.NotLeaderForPartition), code: protocol.Crash},
+		{name: "too few replicas after it was appended", refuse: always(kerr.NotEnoughReplicasAfterAppend), code: protocol.Crash},
+		{name: "no answer", silent: true, code: protocol.Crash, appended: 1},
+	} {
+		within(t, func(ctx context.Context) {
+			node := newScript()
+			node.refuse, node.silent = c.refuse, c.silent
+			node.logs["key-7"] = nil
+			offset, err := newService(node).send(ctx, "7", json.RawMessage("3"))
+			switch {
+			case c.code < 0 && (err != nil || offset != 0):
+				t.Errorf("%s: offset %d, error %v, want 0 and none", c.name, offset, err)
+			case c.code >= 0 && (err == nil || codeOf(err) != c.code):
+				t.Errorf("%s: error %v, want code %d", c.name, err, c.code)
+			}
+			if got := len(node.logs["key-7"]); got != c.appended {
+				t.Errorf("%s: %d appended, want %d", c.name, got, c.appended)
+			}
+		})
+	}
+}
+
+// What may have been appended is not sent again.
+func TestSendOfUnknownOutcomeIsNotRepeated(t *testing.T) {
+	within(t, func(ctx context.Context) {
+		node := newScript("key-7")
+		node.refuse = []error{kerr.RequestTimedOut}
+		if _, err := newService(node).send(ctx, "7", json.RawMessage("3")); !errors.Is(err, errUnknown) {
+			t.Errorf("error %v, want %v", err, errUnknown)
+		}
+		if node.produces != 1 {
+			t.Errorf("%d produces, want 1", node.produces)
+		}
+	})
+}
+
+func TestPollReadsOnToTheEnd(t *testing.T) {
+	within(t, func(ctx context.Context) {
+		node := newScript()
+		node.batches = 2
+		s := newService(node)
+		for i := range 7 {
+			if _, err := s.send(ctx, "7", json.RawMessage(fmt.Sprint(10+i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		msgs, err := s.poll(ctx, map[string]int64{"7": 2, "8": 0, "a/b": 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(msgs) != 1 || len(msgs["7"]) != 5 {
+			t.Fatalf("messages %v, want 5 of key 7 and no other key", msgs)
+		}
+		for i, e := range msgs["7"] {
+			if e.Offset != int64(2+i) || string(e.Msg) != fmt.Sprint(12+i) {
+				t.Errorf("entry %d is %s at %d, want %d at %d", i, e.Msg, e.Offset, 12+i, 2+i)
+			}
+		}
+		if msgs, err := s.poll(ctx, map[string]int64{"7": 7}); err != nil || len(msgs) != 0 {
+			t.Errorf("messages %v and error %v at the end, want none", msgs, err)
+		}
+		if msgs, err := s.poll(ctx, nil); err != nil || msgs == nil {
+			t.Errorf("messages %v and error %v when nothing is asked, want an empty map", msgs, err)
+		}
+	})
+}
+
+func TestCommittedOffsetsAreTheGreatestAndSurvive(t *testing.T) {
+	within(t, func(ctx context.Context) {
+		node := newScript()
+		s := newService(node)
+		if err := s.load(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, offsets := range []map[string]int64{{"7": 4, "9": 0}, {"7": 2}, {}, {"7": 6}} {
+			if err := s.commit(ctx, offsets); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(node.logs[offsetsTopic]) != 2 {
+			t.Errorf("%d records, want 2: what raises nothing is not written", len(node.logs[offsetsTopic]))
+		}
+		again := newService(node)
+		if err := again.load(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []*service{s, again} {
+			if got := s.list([]string{"7", "9", "11"}); len(got) != 2 || got["7"] != 6 || got["9"] != 0 {
+				t.Errorf("committed %v, want 7:6 9:0", got)
+			}
+		}
+	})
+}
+
+// A definite error would make the workload's client believe that its poll had
+// not happened either.
+func TestCommitNeverFailsDefinitely(t *testing.T) {
+	for _, refusal := range []error{kerr.LeaderNotAvailable, kerr.MessageTooLarge, kerr.RequestTimedOut, kerr.NotController} {
+		within(t, func(ctx context.Context) {
+			node := newScript(offsetsTopic)
+			node.refuse = slices.Repeat([]error{refusal}, 1000)
+			s := newService(node)
+			err := s.commit(ctx, map[string]int64{"7": 4})
+			if err == nil || codeOf(err).Definite() {
+				t.Errorf("%v: error %v, want one that is not definite", refusal, err)
+			}
+			if got := s.list([]string{"7"}); len(got) != 0 {
+				t.Errorf("%v: committed %v before it was acknowledged", refusal, got)
+			}
+		})
+	}
+}
+
+// A commit may be repeated whatever became of it.
+func TestCommitIsRepeated(t *testing.T) {
+	within(t, func(ctx context.Context) {
+		node := newScript(offsetsTopic)
+		node.refuse = []error{kerr.RequestTimedOut, kerr.LeaderNotAvailable, kerr.KafkaStorageError}
+		if err := newService(node).commit(ctx, map[string]int64{"7": 4}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestForwardedErrorsKeepTheirCode(t *testing.T) {
+	for _, code := range []protocol.Code{protocol.TemporarilyUnavailable, protocol.Crash} {
+		if got := codeOf(jepsen.NewRPCError(int(code), "")); got != code {
+			t.Errorf("code %d became %d", code, got)
+		}
+	}
+}
+
+func TestKeysHaveTopicsOfTheirOwn(t *testing.T) {
+	seen := map[string]string{}
+	for _, key := range []string{"7", "07", "a", "A", "a/b", "612f62", "hex-612f62", "", "-", "é"} {
+		topic := topicOf(key)
+		if other, ok := seen[topic]; ok || topic == offsetsTopic {
+			t.Errorf("keys %q and %q share topic %s", key, other, topic)
+		}
+		seen[topic] = key
+	}
+}
+
+func TestMessageReadAfterAPauseMayBeOld(t *testing.T) {
+	start := time.Unix(1000, 0)
+	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+	var p pauses
+	if got := p.arrival(at(0)); got != at(0) {
+		t.Errorf("before the first tick: %v, want now", got)
+	}
+	for ms := 0; ms <= 1000; ms += 50 {
+		p.tick(at(ms))
+	}
+	if got := p.arrival(at(1040)); got != at(1040) {
+		t.Errorf("while it runs: %v, want now", got)
+	}
+	// Stopped at 1000, resumed at 8000; the message is read before the tick.
+	if got := p.arrival(at(8000)); got != at(1000) {
+		t.Errorf("first thing after the pause: %v, want when it began", got)
+	}
+	p.tick(at(8001))
+	if got := p.arrival(at(8500)); got != at(1000) {
+		t.Errorf("soon after the pause: %v, want when it began", got)
+	}
+	for ms := 8051; ms < 9100; ms += 50 {
+		p.tick(at(ms))
+	}
+	if got := p.arrival(at(9100)); got != at(9100) {
+		t.Errorf("long after the pause: %v, want now", got)
+	}
+}
+
+func TestArgumentsSayWhereAndHow(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		env  string
+		want Config
+		err  error
+	}{
+		{nil, "", Config{Sync: true}, nil},
+		{nil, "/data", Config{Dir: "/data", Sync: true}, nil},
+		{[]string{"dir=/mine", "sync=false"}, "/data", Config{Dir: "/mine"}, nil},
+		{[]string{"sync=maybe"}, "", Config{}, ErrUsage},
+		{[]string{"--dir", "x"}, "", Config{}, ErrUsage},
+	} {
+		if got, err := ParseConfig(c.args, c.env); got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%q: %+v and %v, want %+v and %v", c.args, got, err, c.want, c.err)
+		}
+	}
+}
