@@ -18,6 +18,7 @@ import (
 	"github.com/pawlbroker/pawl/workloads"
 	"github.com/pawlbroker/pawl/workloads/appendlog"
 	"github.com/pawlbroker/pawl/workloads/kafkaclient"
+	"github.com/pawlbroker/pawl/workloads/offsets"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,6 +78,29 @@ func TestSoundClusterIsJudgedSound(t *testing.T) {
 	}
 	if records < 4*60 {
 		t.Errorf("%d records in the final logs, want at least one for each append", records)
+	}
+}
+
+func TestCommittedOffsetsAreJudgedSound(t *testing.T) {
+	c := offsets.DefaultConfig("group", history.Partition{Topic: "log"}, history.Partition{Topic: "log", Index: 1})
+	c.OperationsPerClient = 60
+	w, err := offsets.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kafkaclient.Run(context.Background(), untilRest(cluster(t)), w); err != nil {
+		t.Fatal(err)
+	}
+	if v := linearizability.Check(w.History(), linearizability.DefaultOptions()); v.Status != linearizability.OK {
+		t.Error(v)
+	}
+	if ok, failed, unknown := w.History().Count(); failed != 0 || unknown != 0 || ok != 5*60+2 {
+		t.Errorf("%d operations ok, %d failed, %d unknown, want all ok", ok, failed, unknown)
+		for _, o := range w.History().Operations {
+			if o.Outcome != history.OK {
+				t.Logf("%s: %s", &o, o.Note)
+			}
+		}
 	}
 }
 
