@@ -18,10 +18,9 @@ const (
 // door is the node's end of its connections: bytes to requests, and responses,
 // in the order of their requests, to bytes. It has the part of broker/tcp.
 type door struct {
-	m      *machine
-	conns  map[simnet.ConnID]*nodeConn
-	held   []arrival // while the process is paused
-	served bool      // a request was answered
+	m     *machine
+	conns map[simnet.ConnID]*nodeConn
+	held  []arrival // while the process is paused
 }
 
 type nodeConn struct {
@@ -139,7 +138,6 @@ func (m *machine) Reply(to broker.Caller, r wire.Response) {
 	if c == nil {
 		return
 	}
-	m.door.served = true
 	c.order.Answer(to.Seq, r)
 	if !c.flushing {
 		c.flushing = true

@@ -42,8 +42,10 @@ type machine struct {
 	free     []int
 	wakeAt   clock.Instant
 	stopping bool // Shutdown was asked for
+	served   bool // the node had been serving when it was
 	stopped  bool // Env.Stop was called
 	reason   error
+	clean    bool  // the process before it stopped as asked
 	excuses  int64 // disk faults that had struck when the process began
 	door     door
 
@@ -52,7 +54,7 @@ type machine struct {
 	wallOffset  int64 // milliseconds
 	disks       *rand.Rand
 
-	cleanly  bool // the last process stopped as asked
+	cleanly  bool // the last process stopped as asked, and none was started since
 	failures int  // processes in a row that never served
 	dead     bool // it cannot be started any more
 	failed   error
@@ -139,6 +141,7 @@ func (m *machine) boot() {
 	m.wakeAt = clock.Never
 	m.stopping, m.stopped, m.reason = false, false, nil
 	m.excuses = m.struck()
+	m.clean, m.cleanly = m.cleanly, false
 	m.disks = k.Stream("disk", uint64(m.id), m.life)
 	m.door = door{m: m}
 	m.run = newRunner(m.disk, m.w.storageConfig())
@@ -229,8 +232,7 @@ func (m *machine) tellResults(n job.Lane) {
 	life := m.life
 	for _, r := range results {
 		if r.Recovered != nil {
-			m.w.check.Recovered(r.Recovered, m.cleanly)
-			m.cleanly = false
+			m.w.check.Recovered(r.Recovered, m.clean)
 			m.w.noteRecovery(r.Recovered)
 		}
 		m.step(broker.JobDone{Result: r})
@@ -358,7 +360,7 @@ func (m *machine) exit(reason error) {
 	k := m.w.k
 	switch {
 	case reason == nil && m.stopping:
-		m.cleanly = m.serving()
+		m.cleanly = m.served
 		m.w.count("clean stop")
 	case reason == nil:
 		m.w.check.Violate("a node stops only when asked", "it stopped by itself, without a reason")
@@ -395,9 +397,6 @@ func (m *machine) exit(reason error) {
 	}
 	m.reboot()
 }
-
-// serving says whether the process had come so far that its clean stop counts.
-func (m *machine) serving() bool { return m.node != nil && m.door.served }
 
 // end drops the process.
 func (m *machine) end() {
@@ -446,6 +445,6 @@ func (m *machine) shutdown() {
 		return
 	}
 	m.w.count("restart")
-	m.stopping = true
+	m.stopping, m.served = true, m.ready()
 	m.step(broker.Shutdown{})
 }

@@ -32,7 +32,13 @@ const (
 
 	setupLimit = 60 * time.Second // simulated, for a topic to be created
 	healLimit  = 60 * time.Second // simulated, for everything to end well once faults have
-	wallStart  = 1_780_000_000_000
+	// spoiledLimit is healLimit where bits have flipped or sectors broken. One
+	// node cannot repair that, so an end is not owed, only nothing false.
+	spoiledLimit = 3 * time.Second
+	// settle is how long, in simulated time, anything sent can be on its way once
+	// faults have ended.
+	settle    = 3 * time.Second
+	wallStart = 1_780_000_000_000
 
 	// statusEvery is after how many steps of the node its partitions are looked
 	// at, beside at every end of a process.
@@ -174,8 +180,19 @@ func (w *World) healed() {
 		return
 	}
 	m := w.machine
-	w.load.Finish()
-	done := w.runUntil(healLimit, func() bool { return w.load.Finished() && w.idle() || m.dead })
+	limit := healLimit
+	if m.spoiled {
+		limit = spoiledLimit // what cannot be read will not be, however long one waits
+	}
+	w.rest(true)
+	done := w.runUntil(limit, func() bool { return w.idle() || m.dead })
+	if done && !m.dead {
+		// Requests that nobody waits for any more are still on their way.
+		w.runUntil(settle, func() bool { return false })
+		w.load.Finish()
+		w.rest(false)
+		done = w.runUntil(limit, func() bool { return w.load.Finished() && w.idle() || m.dead })
+	}
 	if w.ended() {
 		return
 	}
@@ -183,7 +200,7 @@ func (w *World) healed() {
 		a.Retire()
 	}
 	if !done || m.dead {
-		if len(w.check.Damage) == 0 && !m.dead {
+		if !m.spoiled {
 			w.stuck = w.whatIsStuck()
 		}
 		for _, a := range w.actors {
@@ -200,11 +217,17 @@ func (w *World) healed() {
 		w.stuck = "the node did not stop when asked"
 		return
 	}
-	if !w.runUntil(healLimit, func() bool { return m.node != nil && m.ready() }) && !w.ended() {
+	if !w.runUntil(healLimit, func() bool { return m.dead || m.node != nil && m.ready() }) && !w.ended() && !m.dead {
 		w.stuck = "the node did not start again after it had stopped"
 	}
 	if m.node != nil {
 		w.check.Table(m.node.Table())
+	}
+}
+
+func (w *World) rest(resting bool) {
+	for _, a := range w.actors {
+		a.Rest(resting)
 	}
 }
 

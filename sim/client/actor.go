@@ -52,6 +52,7 @@ type Actor struct {
 	op      workloads.Op
 	call    history.Time
 	retired bool
+	resting bool
 	done    int64
 
 	producer  record.Producer
@@ -83,6 +84,9 @@ func (a *Actor) Busy() (workloads.Op, bool) { return a.op, a.op != nil }
 // Retire makes the actor take no further turn.
 func (a *Actor) Retire() { a.retired = true }
 
+// Rest makes the actor begin no operation until it is told otherwise.
+func (a *Actor) Rest(resting bool) { a.resting = resting }
+
 // GiveUp ends the operation in progress as unknown.
 func (a *Actor) GiveUp() {
 	if op := a.op; op != nil {
@@ -100,7 +104,10 @@ func (a *Actor) rest() {
 func (a *Actor) Happen(what kernel.What, _ uint64) {
 	switch what {
 	case whatTurn:
-		if !a.retired {
+		switch {
+		case a.resting:
+			a.k.After(50*time.Millisecond, a, whatTurn, 0)
+		case !a.retired:
 			a.turn()
 		}
 	case whatRetry:
