@@ -30,7 +30,7 @@ var bans = map[string]ban{
 	"os":            {"os", "ask Env, or do it in a host", nil},
 	"io/ioutil":     {"os", "ask Env, or do it in a host", nil},
 	"net":           {"os", "ask Env.Network, or do it in a host", nil},
-	"syscall":       {"os", "ask Env, or do it in a carrier", []string{"Errno", "EIO", "ENOSPC", "EDQUOT", "EROFS", "EMFILE", "ENFILE"}},
+	"syscall":       {"os", "ask Env, or do it in a carrier (its error numbers are fine)", []string{"Errno"}},
 	"flag":          {"os", "configuration is a struct passed to New", nil},
 	"log":           {"os", "use Env.Log", nil},
 	"expvar":        {"os", "counters are plain integers in Stats", nil},
@@ -93,6 +93,9 @@ func (c *checker) use(id *ast.Ident) {
 		return
 	}
 	path, name := obj.Pkg().Path(), obj.Name()
+	if _, isConst := obj.(*types.Const); isConst && path == "syscall" && name[0] == 'E' {
+		return
+	}
 	if b, ok := banOf(path); ok && len(b.allowed) > 0 && !has(b.allowed, name) {
 		c.report(id, b.rule, "%s.%s: %s", path, name, b.cure)
 	}

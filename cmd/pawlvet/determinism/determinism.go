@@ -35,7 +35,7 @@ var Analyzer = &analysis.Analyzer{
 }
 
 // outside are the rooms of broker and sim that touch the real world.
-var outside = []string{"broker/host", "broker/tcp", "broker/admin", "sim/cli"}
+var outside = []string{"broker/host", "broker/tcp", "broker/standalone", "broker/admin", "sim/cli", "sim/zoo"}
 
 // Covers reports whether the package, named relative to the module, must be
 // deterministic.

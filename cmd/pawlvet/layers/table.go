@@ -27,9 +27,11 @@ var may = map[string]string{
 	"broker/quorum":     "storage/assert broker/clock",
 
 	// The switchboard, and the real host.
-	"broker":      "storage storage/assert storage/job storage/record broker/clock broker/controller broker/metadata broker/partition broker/producer broker/quorum broker/replica broker/wire",
-	"broker/host": "broker broker/clock broker/metadata broker/wire storage storage/assert storage/job storage/record storage/vfs",
-	"broker/tcp":  "broker broker/wire storage storage/assert storage/record storage/vfs",
+	"broker":            "storage storage/assert storage/job storage/record broker/clock broker/controller broker/metadata broker/partition broker/producer broker/quorum broker/replica broker/wire",
+	"broker/host":       "broker broker/clock broker/metadata broker/wire storage storage/assert storage/job storage/record storage/vfs",
+	"broker/tcp":        "broker broker/wire storage storage/assert storage/record storage/vfs",
+	"broker/standalone": "broker broker/host broker/metadata broker/partition broker/tcp storage storage/job storage/vfs",
+	"broker/admin":      "broker/metadata broker/partition broker/standalone storage",
 
 	// The judge, who does not know the accused, and what clients do.
 	"linearizability/history":   "",
@@ -38,7 +40,10 @@ var may = map[string]string{
 	"linearizability":           "linearizability/anomaly linearizability/history linearizability/model",
 	"workloads":                 "linearizability/history",
 	"workloads/appendlog":       "linearizability/history workloads",
+	"workloads/offsets":         "linearizability/history workloads",
+	"workloads/kafkaclient":     "linearizability/history workloads",
 	"workloads/load":            "",
+	"workloads/load/contest":    "workloads/load",
 	"workloads/load/nullbroker": "",
 
 	// The simulator: a host without real time, sockets or files.
@@ -49,18 +54,23 @@ var may = map[string]string{
 	"sim/simnet":  "broker/clock sim/kernel",
 	"sim/client":  "linearizability/history sim/kernel sim/simnet storage/codec storage/record workloads",
 	"sim/check":   "broker broker/metadata broker/partition linearizability/history storage storage/record",
-	"sim":         "broker broker/clock broker/metadata broker/wire linearizability linearizability/history sim/check sim/client sim/digest sim/kernel sim/simdisk sim/simnet sim/swarm storage storage/assert storage/job storage/record storage/vfs workloads workloads/appendlog",
+	"sim":         "broker broker/clock broker/metadata broker/wire linearizability linearizability/history sim/check sim/client sim/digest sim/kernel sim/simdisk sim/simnet sim/swarm storage storage/assert storage/job storage/record storage/vfs workloads workloads/appendlog workloads/offsets",
+	"sim/zoo":     "",
+	"sim/cli":     "sim sim/swarm sim/zoo",
 
 	// Maelstrom's host, and the harness that knows only its protocol.
 	"maelstrom/protocol": "",
 	"maelstrom/checker":  "linearizability/anomaly linearizability/history",
 	"maelstrom/harness":  "maelstrom/checker maelstrom/protocol",
-	"maelstrom":          "broker broker/host broker/metadata broker/wire maelstrom/protocol storage/job storage/record storage/vfs",
+	"maelstrom":          "broker broker/host broker/metadata broker/wire maelstrom/protocol storage storage/job storage/record storage/vfs",
 
 	// Programs.
 	"cmd/pawl":                anything,
 	"cmd/pawl/cli":            anything,
+	"cmd/pawl/config":         "broker/metadata",
+	"cmd/pawl/serve":          anything,
 	"cmd/pawlmaelstrom":       "maelstrom",
+	"cmd/pawlsim":             "sim/cli",
 	"cmd/pawlvet":             "cmd/pawlvet/determinism cmd/pawlvet/layers cmd/pawlvet/size",
 	"cmd/pawlvet/determinism": "",
 	"cmd/pawlvet/layers":      "",
@@ -102,7 +112,7 @@ var never = []rule{
 // hosts may use more.
 var (
 	coreRooms = []string{"storage", "broker"}
-	hosts     = []string{"broker/host", "broker/tcp", "broker/admin"}
+	hosts     = []string{"broker/host", "broker/tcp", "broker/standalone", "broker/admin"}
 
 	coreDependencies = []string{
 		"github.com/twmb/franz-go/pkg/kmsg",

@@ -11,10 +11,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"time"
 )
 
 var errGone = errors.New("gone")
+
+var errFull error = syscall.ENOSPC
 
 var table = map[int16]string{}
 
