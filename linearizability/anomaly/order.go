@@ -53,7 +53,6 @@ func (b *bounds) drop(slot int, o *history.Operation) {
 // judges the rest.
 func (c *logCheck) checkOrder() {
 	b := bounds{lower: make([]bound, len(c.slots)), upper: make([]bound, len(c.slots))}
-	first, last := c.batches()
 	for _, o := range c.ops {
 		switch {
 		case o.Kind == history.Append:
@@ -61,20 +60,12 @@ func (c *logCheck) checkOrder() {
 		case o.Outcome != history.OK:
 		case o.Kind == history.Read || o.Kind == history.ListEnd:
 			has, hasNot := c.claims(o)
-			if has >= 0 && last != nil {
-				has = last[has]
-			}
-			if hasNot < len(c.slots) {
-				if first != nil {
-					hasNot = first[hasNot]
-				}
-				b.raise(hasNot, o)
-			}
+			b.raise(hasNot, o)
 			b.drop(has, o)
 		}
 	}
-	if first != nil {
-		b.spread(first, last)
+	if c.opt.Atomic {
+		b.spread(c.batches())
 	}
 	c.compare(&b)
 }
@@ -156,11 +147,8 @@ func (c *logCheck) addOrder(low, up bound, lowSlot, k int) {
 }
 
 // batches gives, for each slot, the first and the last slot of the append it
-// belongs to; nil unless appends are atomic.
+// belongs to.
 func (c *logCheck) batches() (first, last []int) {
-	if !c.opt.Atomic {
-		return nil, nil
-	}
 	n := len(c.slots)
 	first, last = make([]int, n), make([]int, n)
 	same := func(i, j int) bool {
@@ -185,17 +173,11 @@ func (c *logCheck) batches() (first, last []int) {
 func (b *bounds) spread(first, last []int) {
 	for i := range first {
 		if l := b.lower[i]; l.op != nil {
-			b.raiseTo(first[i], l)
+			b.raise(first[i], l.op)
 		}
-		if u := b.upper[i]; u.op != nil && (b.upper[last[i]].op == nil || u.at < b.upper[last[i]].at) {
-			b.upper[last[i]] = u
+		if u := b.upper[i]; u.op != nil {
+			b.drop(last[i], u.op)
 		}
-	}
-}
-
-func (b *bounds) raiseTo(slot int, l bound) {
-	if b.lower[slot].op == nil || l.at > b.lower[slot].at {
-		b.lower[slot] = l
 	}
 }
 
