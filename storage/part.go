@@ -172,7 +172,7 @@ func (p part) damaged(pos, end int64, cause error) error {
 	if p.seg.gone.Load() {
 		return ErrGone
 	}
-	if !errors.Is(cause, io.EOF) && errors.As(cause, new(*ioError)) {
+	if isDiskError(cause) {
 		return cause
 	}
 	assert.Reached("storage: damage found by a read")
@@ -185,6 +185,9 @@ func (p part) damaged(pos, end int64, cause error) error {
 type ioError struct{ error }
 
 func (e *ioError) Unwrap() error { return e.error }
+
+// isDiskError tells an error of the disk from bytes that are not there or wrong.
+func isDiskError(err error) bool { return !errors.Is(err, io.EOF) && errors.As(err, new(*ioError)) }
 
 // verify checks a run, if that was not done since the process started.
 func (p part) verify(e indexEntry) error {

@@ -25,6 +25,7 @@ func (c Config) journal(spares int) journal.Config {
 // comes to the same.
 func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 	s := &Store{fs: fsys, cfg: cfg, logs: map[LogID]*Log{}, graves: map[LogID]uint32{}}
+	s.newNames = true // a process that was killed may have left some
 	var out Recovered
 	payload, err := checkpoint.Read(fsys, checkpointName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,6 +41,12 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 	}
 	if err := fsys.Remove(checkpointName + checkpoint.Suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, out, fmt.Errorf("remove half-written checkpoint: %w", err)
+	}
+	// The checkpoint may be there by a rename that was never synced. What is done
+	// from here on, above all the reuse of journal files, must not meet the one
+	// before it again. And a clean mark that comes back would be a lie.
+	if err := fsys.SyncDir(""); err != nil {
+		return nil, out, fmt.Errorf("sync the data directory: %w", err)
 	}
 	c, err := s.decode(payload)
 	if err != nil {
@@ -67,7 +74,9 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 		return nil, out, err
 	}
 	out.Groups, out.Bytes = r.groups, r.bytes
-	out.Logs = r.recovered()
+	if out.Logs, err = r.recovered(); err != nil {
+		return nil, out, err
+	}
 	return s, out, nil
 }
 
@@ -94,8 +103,7 @@ func firstStart(fsys vfs.FS, cfg Config) ([]byte, error) {
 	return payload, checkpoint.Write(fsys, checkpointName, payload)
 }
 
-// takeClean removes the clean mark, durably, before anything can make it a lie.
-// A mark that cannot be read is none.
+// takeClean reads and removes the clean mark. A mark that cannot be read is none.
 func takeClean(fsys vfs.FS) (last uint64, clean bool, err error) {
 	b, err := checkpoint.Read(fsys, cleanName)
 	switch {
@@ -108,27 +116,36 @@ func takeClean(fsys vfs.FS) (last uint64, clean bool, err error) {
 	default:
 		return 0, false, err
 	}
-	return last, clean, checkpoint.Remove(fsys, cleanName)
+	if err := fsys.Remove(cleanName); err != nil {
+		return 0, false, fmt.Errorf("remove %s: %w", cleanName, err)
+	}
+	return last, clean, nil
 }
 
 // recovered describes the logs. What was appended after a snapshot was taken is
 // mostly known from the journal; the rest is read.
-func (r *replay) recovered() []RecoveredLog {
+func (r *replay) recovered() ([]RecoveredLog, error) {
 	var out []RecoveredLog
 	for _, id := range r.s.sorted() {
 		l := r.logs[id]
 		v := View{l.view}
 		rec := RecoveredLog{ID: id, View: v, Snapshot: l.snapshot}
 		if l.view.damage == nil {
-			rec.After = l.afterSnapshot()
+			var err error
+			if rec.After, err = l.afterSnapshot(); err != nil {
+				return nil, err
+			}
 		}
 		rec.Damage = l.view.damage
 		out = append(out, rec)
 	}
-	return out
+	return out, nil
 }
 
-func (l *replayed) afterSnapshot() []BatchInfo {
+// afterSnapshot is what was appended to the log since its snapshot. Damage found
+// on the way takes the log out of service; an error of the disk is returned, for
+// it may be gone at the next start, and damage is remembered.
+func (l *replayed) afterSnapshot() ([]BatchInfo, error) {
 	var before []BatchInfo
 	if l.upTo < l.afterFrom && l.upTo < l.view.end {
 		assert.Reached("storage: batches since an older snapshot read from segments")
@@ -138,15 +155,18 @@ func (l *replayed) afterSnapshot() []BatchInfo {
 			}
 			return b.BaseOffset < l.afterFrom
 		})
-		if err != nil {
+		if errors.As(err, new(*DamageError)) {
 			l.setDamage(err)
-			return nil
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("batches of log %s: %w", l.view.log, err)
 		}
 	}
 	for len(l.after) > 0 && l.after[0].LastOffset < l.upTo {
 		l.after = l.after[1:]
 	}
-	return append(before, l.after...)
+	return append(before, l.after...), nil
 }
 
 // setDamage takes a log out of service.

@@ -126,8 +126,7 @@ func (r *replay) grow(l *replayed, rec logRecord) error {
 	}
 	if rec.kind == kindExtent {
 		r.extents[v.active.name()] = true
-		l.growExtent(rec)
-		return nil
+		return l.growExtent(rec)
 	}
 	r.small = true
 	for rest := rec.batches; len(rest) > 0; {
@@ -149,8 +148,8 @@ func (l *replayed) add(b record.Batch) {
 
 // growExtent reads the headers of batches that went to their segment alone. They
 // were synced before the journal said so; if they are not there, a later
-// truncation must have taken them.
-func (l *replayed) growExtent(rec logRecord) {
+// truncation must have taken them. An error of the disk says nothing about that.
+func (l *replayed) growExtent(rec logRecord) error {
 	v := l.view
 	end := rec.pos + rec.len
 	headers := uint32(0)
@@ -174,10 +173,15 @@ func (l *replayed) growExtent(rec logRecord) {
 	if err == nil && (headers != rec.headers || v.end != rec.offset) {
 		err = fmt.Errorf("header checksum %#08x up to offset %d, journal says %#08x up to %d", headers, v.end, rec.headers, rec.offset)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case isDiskError(err):
+		return fmt.Errorf("extent of log %s: %w", v.log, err)
+	default:
 		assert.Reached("storage: extent without its bytes")
 		l.hole = &DamageError{File: v.active.name(), Pos: w.pos, What: err.Error()}
 	}
+	return nil
 }
 
 // addHeader is add for a batch of which only the header is in memory.
