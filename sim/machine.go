@@ -214,6 +214,7 @@ func (m *machine) work(jobs []job.Job) []job.Result {
 	t := &m.w.k.Trace
 	var results []job.Result
 	m.guard(func() { results = m.run(jobs) })
+	m.w.check.ReadErrors = m.w.check.ReadErrors || m.disk.Hits(simdisk.ReadError) > 0
 	t.Event(m.who, "ran", uint64(jobs[0].Lane()), uint64(len(jobs)), uint64(m.disk.Sum()))
 	if m.disk.Crashed() {
 		m.powerOff()

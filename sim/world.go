@@ -7,10 +7,12 @@ package sim
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/linearizability/history"
 	"github.com/pawlbroker/pawl/sim/check"
 	"github.com/pawlbroker/pawl/sim/client"
@@ -185,6 +187,12 @@ func (w *World) healed() {
 		limit = spoiledLimit // what cannot be read will not be, however long one waits
 	}
 	w.rest(true)
+	if m.node != nil && !m.spoiled && w.anyDamage() {
+		// A read failed, and the log was not served from then on. An operator
+		// starts the node again.
+		w.count("started again after a read error")
+		m.kill()
+	}
 	done := w.runUntil(limit, func() bool { return w.idle() || m.dead })
 	if done && !m.dead {
 		// Requests that nobody waits for any more are still on their way.
@@ -223,6 +231,10 @@ func (w *World) healed() {
 	if m.node != nil {
 		w.check.Table(m.node.Table())
 	}
+}
+
+func (w *World) anyDamage() bool {
+	return slices.ContainsFunc(w.machine.node.Table().Status(), func(s partition.Status) bool { return s.Damage != nil })
 }
 
 func (w *World) rest(resting bool) {

@@ -37,8 +37,10 @@ type Checker struct {
 	// Rotten says that bits were flipped, or sectors broken, on a running
 	// machine, so that bytes may go bad after the node has checked them.
 	Rotten bool
-	// Failing says that a disk fault may make a sequence go astray: a batch that
-	// was refused may be there after all.
+	// ReadErrors says that a read may have failed which would succeed again. The
+	// node may take a log for damaged over it, until it is started anew.
+	ReadErrors bool
+	// Refusals is how often a producer was told that its sequence is wrong.
 	Refusals int64
 }
 
@@ -175,6 +177,9 @@ func (c *Checker) Table(t *partition.Table) {
 }
 
 func (c *Checker) damaged(p history.Partition, what string) {
+	if !c.Rotten && c.ReadErrors {
+		return
+	}
 	if !c.Rotten {
 		c.Violate("nothing is damaged unless something damages it", "%s: %s", p, what)
 	}
@@ -211,10 +216,10 @@ func (c *Checker) Recovered(r *storage.Recovered, clean bool) {
 			c.Violate("what was acknowledged is there after a crash", "%s is gone; acknowledged was %d", p, acked)
 		}
 	}
-	if clean && !r.Clean {
+	if clean && !r.Clean && !c.Rotten {
 		c.Violate("a clean stop is known at the next start", "the store says it was not")
 	}
-	if clean && r.Groups > 0 {
+	if clean && r.Groups > 0 && !c.Rotten {
 		c.Violate("a clean start replays nothing", "%d groups of %d bytes", r.Groups, r.Bytes)
 	}
 }
