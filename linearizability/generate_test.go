@@ -76,7 +76,7 @@ func draw(rng *rand.Rand, s shape) *history.History {
 			o.Records = slices.Clone(log[o.From:])
 			if o.End = end; rng.IntN(4) == 0 {
 				// As from one that does not tell the end.
-				if o.End = history.NoOffset; len(o.Records) > 1 && s.batch == 1 {
+				if o.End = history.NoOffset; len(o.Records) > 1 {
 					o.Records = o.Records[:1+rng.IntN(len(o.Records))]
 				}
 			}
@@ -127,7 +127,7 @@ func drawCommits(rng *rand.Rand, s shape) *history.History {
 // spoil changes a small thing, which may or may not make the history illegal.
 func spoil(rng *rand.Rand, h *history.History) {
 	o := &h.Operations[rng.IntN(len(h.Operations))]
-	switch rng.IntN(9) {
+	switch rng.IntN(10) {
 	case 0:
 		o.End = max(history.NoOffset, o.End+history.Offset(rng.IntN(5)-2))
 	case 1:
@@ -164,6 +164,10 @@ func spoil(rng *rand.Rand, h *history.History) {
 		if f := h.Final; len(f) > 0 && len(f[0].Records) > 0 {
 			f[0].Records = f[0].Records[:len(f[0].Records)-1]
 			f[0].End--
+		}
+	case 9:
+		if o.Kind == history.Read {
+			o.Records, o.End = nil, history.NoOffset
 		}
 	}
 	if o.Kind == history.FetchCommitted && rng.IntN(2) == 0 {

@@ -211,6 +211,25 @@ func TestWeaklyAcknowledgedWritesMayBeLost(t *testing.T) {
 	}
 }
 
+// One reader has seen a batch's first record; another, later, asks for its
+// second and is told that there is none.
+func TestHalfOfABatchIsStaleOnlyIfBatchesAreAtomic(t *testing.T) {
+	records := []history.Record{{Offset: 0, Value: 1}, {Offset: 1, Value: 2}}
+	h := &history.History{Final: []history.Log{{Partition: testPartition, End: 2, Records: records}}}
+	h.Add(history.Operation{Kind: history.Append, Outcome: history.Unknown, Partition: testPartition, Return: history.Never, Values: []history.Value{1, 2}})
+	h.Add(history.Operation{Kind: history.Read, Partition: testPartition, Call: 1, Return: 2, Records: records[:1], End: history.NoOffset})
+	h.Add(history.Operation{Kind: history.Read, Partition: testPartition, Call: 3, Return: 4, From: 1, End: history.NoOffset})
+	opt := linearizability.DefaultOptions()
+	v := linearizability.Check(h, opt)
+	if len(v.Findings) != 1 || v.Findings[0].Kind != anomaly.StaleRead || !slices.Equal(v.Findings[0].Operations, []int{2, 1}) || len(v.Disagreements) > 0 {
+		t.Errorf("atomic: %s", v)
+	}
+	opt.Atomic = false
+	if v := linearizability.Check(h, opt); v.Status != linearizability.OK {
+		t.Errorf("not atomic: %s", v)
+	}
+}
+
 func TestRemovedRecordsAreNotLost(t *testing.T) {
 	h := draw(rand.New(rand.NewPCG(5, 5)), shape{operations: 300, clients: 3, batch: 3, unknownPerMille: 100, span: 20})
 	f := &h.Final[0]

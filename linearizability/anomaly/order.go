@@ -146,37 +146,29 @@ func (c *logCheck) addOrder(low, up bound, lowSlot, k int) {
 	c.add(f)
 }
 
-// batches gives, for each slot, the first and the last slot of the append it
-// belongs to.
-func (c *logCheck) batches() (first, last []int) {
-	n := len(c.slots)
-	first, last = make([]int, n), make([]int, n)
-	same := func(i, j int) bool {
-		a, okA := c.writers[c.slots[i].Value]
-		b, okB := c.writers[c.slots[j].Value]
-		return okA && okB && a.op == b.op
-	}
-	for i := range n {
-		if first[i] = i; i > 0 && same(i-1, i) {
+// batches gives, for each slot, the first slot of the append it belongs to.
+func (c *logCheck) batches() []int {
+	first := make([]int, len(c.slots))
+	for i := range first {
+		first[i] = i
+		if i == 0 {
+			continue
+		}
+		before, ok := c.writers[c.slots[i-1].Value]
+		if now, too := c.writers[c.slots[i].Value]; ok && too && before.op == now.op {
 			first[i] = first[i-1]
 		}
 	}
-	for i := n - 1; i >= 0; i-- {
-		if last[i] = i; i < n-1 && same(i, i+1) {
-			last[i] = last[i+1]
-		}
-	}
-	return first, last
+	return first
 }
 
-// spread gives every slot of a batch the bounds of the whole batch.
-func (b *bounds) spread(first, last []int) {
+// spread gives a batch's first slot the lower bounds of all its slots: who has
+// not seen one of them was there before all. Since lower bounds hold for every
+// slot that follows, upper bounds can stay where they are.
+func (b *bounds) spread(first []int) {
 	for i := range first {
 		if l := b.lower[i]; l.op != nil {
 			b.raise(first[i], l.op)
-		}
-		if u := b.upper[i]; u.op != nil {
-			b.drop(last[i], u.op)
 		}
 	}
 }
@@ -189,7 +181,7 @@ func (c *logCheck) checkTorn() {
 			c.checkWhole(o)
 		}
 	}
-	first, _ := c.batches()
+	first := c.batches()
 	for _, o := range c.ops {
 		if o.Outcome != history.OK || o.Kind != history.Read && o.Kind != history.ListEnd || o.End == history.NoOffset {
 			continue
