@@ -468,20 +468,16 @@ func TestRequestsAreAdmittedByTheMemoryTheyTake(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.RequestMemory = 4 << 20
 	cfg.MaxRequestBytes = 4 << 20
-	type inside struct {
-		env  broker.Env
-		held []broker.Request
-	}
-	var in inside
+	var held []broker.Request
 	arrived := make(chan struct{}, conns*each)
 	d := open(t, cfg, func(env broker.Env, ev broker.Event) {
 		switch ev := ev.(type) {
 		case broker.Request:
-			in.held = append(in.held, ev)
+			held = append(held, ev)
 			arrived <- struct{}{}
 		case broker.Wake: // answer the oldest
-			r := in.held[0]
-			in.held = in.held[1:]
+			r := held[0]
+			held = held[1:]
 			env.Network.Reply(r.Caller, answer(r))
 		}
 	})
