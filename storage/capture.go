@@ -157,7 +157,8 @@ func (c *capture) files() (files []vfs.File, err error) {
 	return files, nil
 }
 
-// Close checkpoints everything and leaves the clean mark.
+// Close checkpoints everything and leaves the clean mark. On ErrNoSpace the
+// store stays open; nothing is lost by not closing it.
 func (s *Store) Close(snapshots []Snapshot) error {
 	if err := s.BeginCheckpoint(snapshots); err != nil {
 		return err
@@ -165,23 +166,29 @@ func (s *Store) Close(snapshots []Snapshot) error {
 	if err := s.FinishCheckpoint(); err != nil {
 		return err
 	}
-	if err := checkpoint.Write(s.fs, cleanName, encodeClean(s.journal.Seq(), s.journal.Last())); err != nil {
-		return s.fail(err)
+	if err := checkpoint.Write(s.fs, cleanName, cleanMark{s.journal.Last(), s.quorum.Last()}.encode()); err != nil {
+		return s.unlessFull(err)
 	}
 	err := errors.Join(s.journal.Close(), s.quorum.Close())
 	s.fail(errors.New("store was closed"))
 	return err
 }
 
-func encodeClean(seq journal.Seq, last uint64) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(seq)), last)
+// A cleanMark says where both journals end.
+type cleanMark struct {
+	journal uint64 // number of the last group
+	quorum  uint64
 }
 
-func decodeClean(b []byte) (seq journal.Seq, last uint64, ok bool) {
+func (c cleanMark) encode() []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, c.journal), c.quorum)
+}
+
+func decodeClean(b []byte) (cleanMark, bool) {
 	if len(b) != 16 {
-		return 0, 0, false
+		return cleanMark{}, false
 	}
-	return journal.Seq(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:]), true
+	return cleanMark{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, true
 }
 
 const checkpointVersion = 1

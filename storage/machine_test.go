@@ -121,6 +121,9 @@ func (m *machine) makeWrite(t *rapid.T, l *modelLog, id storage.LogID) storage.W
 		}
 		l.batches = append(l.batches[:len(l.batches):len(l.batches)], after)
 		if n := len(l.epochs); n == 0 || l.epochs[n-1].Epoch < epoch {
+			for n > 0 && l.epochs[n-1].Start >= b.BaseOffset() { // an epoch that wrote nothing
+				n--
+			}
 			l.epochs = append(l.epochs[:n:n], storage.EpochStart{Epoch: epoch, Start: b.BaseOffset()})
 		}
 	}
@@ -311,6 +314,8 @@ func (m *machine) Reopen(t *rapid.T) {
 	m.do(t, m.now(), true, func() error {
 		err := m.store.Close(snaps)
 		if err == nil {
+			m.disk.Calm()
+			m.disk.SetCapacity(-1)
 			m.disk, m.held, m.possible = m.disk.Kill(), nil, m.possible[len(m.possible)-1:]
 			m.open(t)
 		}
@@ -454,7 +459,7 @@ func checkSnapshot(t *rapid.T, l modelLog, r storage.RecoveredLog) {
 // full disk.
 func (m *machine) do(t *rapid.T, next model, durable bool, op func() error) {
 	t.Helper()
-	switch rapid.SampledFrom([]string{"", "", "", "", "full", "crash"}).Draw(t, "fault") {
+	switch rapid.SampledFrom([]string{"", "", "", "", "", "", "full", "crash", "crash", "error"}).Draw(t, "fault") {
 	case "full":
 		m.disk.SetCapacity(m.disk.Used() + rapid.Int64Range(0, 3000).Draw(t, "free"))
 		err := op()
@@ -478,9 +483,42 @@ func (m *machine) do(t *rapid.T, next model, durable bool, op func() error) {
 			m.possible = append(append(m.possible, m.alternatives...), next)
 		}
 		m.Crash(t)
+	case "error":
+		m.failing(t, next, durable, op)
 	default:
 		m.did(t, next, durable, op())
 	}
+}
+
+// failing runs an operation while a sync or a write fails. After that the store
+// must refuse everything, and a process that starts anew must not be fooled by
+// pages that the system takes for clean.
+func (m *machine) failing(t *rapid.T, next model, durable bool, op func() error) {
+	n := rapid.Int64Range(1, 5).Draw(t, "n-th")
+	if rapid.Bool().Draw(t, "sync?") {
+		m.disk.FailSync(n, m.rng.Uint64(), rapid.Bool().Draw(t, "drop"))
+	} else {
+		m.disk.FailWrite(n, m.rng.Uint64())
+	}
+	st := m.store
+	err := op()
+	m.disk.Calm()
+	if err == nil {
+		m.did(t, next, durable, nil)
+		if m.alternatives != nil {
+			m.possible = m.alternatives
+		}
+		return
+	}
+	if !errors.Is(err, simdisk.ErrIO) {
+		t.Fatal(err)
+	}
+	if err := st.BeginCheckpoint(nil); err == nil {
+		t.Fatal("the store goes on after a failed write or sync")
+	}
+	m.possible = append(append(m.possible, m.alternatives...), next)
+	m.disk, m.held = m.disk.Kill(), nil
+	m.open(t)
 }
 
 func (m *machine) did(t *rapid.T, next model, durable bool, err error) {

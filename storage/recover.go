@@ -35,8 +35,8 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 	if err != nil {
 		return nil, out, err
 	}
-	from := journal.From{}
-	if from.Durable, out.Clean, err = takeClean(fsys); err != nil {
+	var mark cleanMark
+	if mark, out.Clean, err = takeClean(fsys); err != nil {
 		return nil, out, err
 	}
 	if err := fsys.Remove(checkpointName + checkpoint.Suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -52,8 +52,7 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 	if err != nil {
 		return nil, out, &DamageError{File: checkpointName, What: err.Error()}
 	}
-	from.Seq, from.Exact = c.seq, out.Clean
-	from.Durable = max(from.Durable, c.last)
+	from := journal.From{Seq: c.seq, Durable: max(mark.journal, c.last), Exact: out.Clean}
 	r := newReplay(s, c)
 	if s.journal, err = journal.Open(fsys, journalDir, s.cfg.journal(spareJournals), from, r.group); err != nil {
 		return nil, out, err
@@ -61,7 +60,7 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 	if err := r.materialise(from); err != nil {
 		return nil, out, err
 	}
-	s.quorum, err = journal.Open(fsys, quorumDir, s.cfg.journal(0), journal.From{}, func(g journal.Group) error {
+	s.quorum, err = journal.Open(fsys, quorumDir, s.cfg.journal(0), journal.From{Durable: mark.quorum, Exact: out.Clean}, func(g journal.Group) error {
 		if g.Reset {
 			out.Quorum = nil
 		}
@@ -104,22 +103,22 @@ func firstStart(fsys vfs.FS, cfg Config) ([]byte, error) {
 }
 
 // takeClean reads and removes the clean mark. A mark that cannot be read is none.
-func takeClean(fsys vfs.FS) (last uint64, clean bool, err error) {
+func takeClean(fsys vfs.FS) (mark cleanMark, clean bool, err error) {
 	b, err := checkpoint.Read(fsys, cleanName)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return 0, false, nil
+		return mark, false, nil
 	case err == nil:
-		_, last, clean = decodeClean(b)
+		mark, clean = decodeClean(b)
 	case errors.As(err, new(*DamageError)):
 		assert.Reached("storage: damaged clean mark ignored")
 	default:
-		return 0, false, err
+		return mark, false, err
 	}
 	if err := fsys.Remove(cleanName); err != nil {
-		return 0, false, fmt.Errorf("remove %s: %w", cleanName, err)
+		return mark, false, fmt.Errorf("remove %s: %w", cleanName, err)
 	}
-	return last, clean, nil
+	return mark, clean, nil
 }
 
 // recovered describes the logs. What was appended after a snapshot was taken is

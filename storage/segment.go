@@ -93,11 +93,11 @@ func parseSegmentName(base string) (id LogID, at record.Offset, generation uint3
 }
 
 // open returns the segment's file, opening it if need be.
-func (s *segment) open() (vfs.File, error) { return s.lazily(&s.file, s.name()) }
+func (s *segment) open() (vfs.File, error) { return s.lazily(&s.file, (*segment).name) }
 
-func (s *segment) openIndex() (vfs.File, error) { return s.lazily(&s.index, s.indexName()) }
+func (s *segment) openIndex() (vfs.File, error) { return s.lazily(&s.index, (*segment).indexName) }
 
-func (s *segment) lazily(p *atomic.Pointer[vfs.File], name string) (vfs.File, error) {
+func (s *segment) lazily(p *atomic.Pointer[vfs.File], name func(*segment) string) (vfs.File, error) {
 	if f := p.Load(); f != nil {
 		return *f, nil
 	}
@@ -106,9 +106,9 @@ func (s *segment) lazily(p *atomic.Pointer[vfs.File], name string) (vfs.File, er
 	if f := p.Load(); f != nil {
 		return *f, nil
 	}
-	f, err := s.fs.Open(name)
+	f, err := s.fs.Open(name(s))
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", name, err)
+		return nil, fmt.Errorf("open %s: %w", name(s), err)
 	}
 	p.Store(&f)
 	return f, nil

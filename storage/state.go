@@ -67,7 +67,7 @@ func (s *snapshot) grow(b record.Batch, size, interval int64) {
 		s.finishRun()
 	}
 	if n := len(s.epochs); n == 0 || s.epochs[n-1].Epoch < b.LeaderEpoch() {
-		s.epochs = append(s.epochs, EpochStart{b.LeaderEpoch(), b.BaseOffset()})
+		s.epochs = append(cutEpochs(s.epochs, b.BaseOffset()), EpochStart{b.LeaderEpoch(), b.BaseOffset()})
 	}
 }
 
@@ -122,6 +122,9 @@ func (s *snapshot) find(offset record.Offset) part {
 // cutEpochs drops the epochs that start at end or later.
 func cutEpochs(epochs []EpochStart, end record.Offset) []EpochStart {
 	n := sort.Search(len(epochs), func(i int) bool { return epochs[i].Start >= end })
+	if n == len(epochs) {
+		return epochs
+	}
 	return epochs[:n:n]
 }
 

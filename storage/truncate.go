@@ -260,8 +260,11 @@ func (s *Store) RaiseStart(id LogID, start record.Offset) (View, error) {
 
 // raised is the log after its start moved up.
 func (s *snapshot) raised(start record.Offset) (after *snapshot, dropped []*segment) {
+	if start <= s.start {
+		return s, nil
+	}
 	a := *s
-	a.start = max(s.start, start)
+	a.start = start
 	n := 0
 	for n < len(s.segments) && s.segments[n].next <= a.start {
 		n++

@@ -80,18 +80,6 @@ func Read(fsys vfs.FS, name string) ([]byte, error) {
 	return payload, nil
 }
 
-// Remove removes the file durably. It is no error if it is not there.
-func Remove(fsys vfs.FS, name string) error {
-	err := fsys.Remove(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", name, err)
-	}
-	return fsys.SyncDir(dir(name))
-}
-
 func dir(name string) string {
 	if d := path.Dir(name); d != "." {
 		return d

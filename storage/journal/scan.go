@@ -29,9 +29,9 @@ type End struct {
 	Size    int64  // of the file
 	Next    uint64 // number of the next group
 	Torn    bool   // bytes of a group that was cut short lie at Pos or behind it
-	Suspect int64  // groups from here to Pos are not known to be synced
+	Suspect int64  // what is from here to Pos is not known to be synced
 
-	tail      []byte // those groups' bytes
+	tail      []byte // those bytes
 	stillborn Seq    // a file that was being created, or 0
 	old       []Seq  // files that are read but not the last
 	unneeded  []Seq  // files before the first that is needed
@@ -45,6 +45,10 @@ func Scan(fsys vfs.FS, dir string, from From, f func(Group) error) (End, error) 
 	if err != nil {
 		return End{}, err
 	}
+	vouched := from.Seq // a checkpoint comes after its journal file, but for the very first
+	if from.Durable == 0 {
+		vouched = 0
+	}
 	if from.Seq == 0 {
 		if from.Seq, err = newestReset(fsys, dir, seqs); err != nil {
 			return End{}, err
@@ -56,7 +60,7 @@ func Scan(fsys vfs.FS, dir string, from From, f func(Group) error) (End, error) 
 	if from.Seq == 0 {
 		return end, nil
 	}
-	s := scanner{fs: fsys, dir: dir, from: from, emit: f, end: end}
+	s := scanner{fs: fsys, dir: dir, from: from, emit: f, end: end, vouched: vouched}
 	if len(seqs) == 0 && len(end.unneeded) == 0 && from.Seq == 1 && from.Durable == 0 {
 		return end, nil // never begun
 	}
@@ -158,6 +162,8 @@ type scanner struct {
 	from From
 	emit func(Group) error
 	end  End
+
+	vouched Seq // a file that the caller knows to exist durably, or 0
 }
 
 // file reads one file's groups. It reports false if the file was only being
@@ -195,7 +201,7 @@ func (s *scanner) file(seq Seq, first, last bool) (more bool, err error) {
 }
 
 func (s *scanner) groups(buf []byte, seq Seq, durable uint64) error {
-	pos, suspect := int64(sectorSize), int64(sectorSize)
+	pos, first := int64(sectorSize), s.end.Next
 	known := durable
 	type start struct {
 		number uint64
@@ -223,12 +229,15 @@ func (s *scanner) groups(buf []byte, seq Seq, durable uint64) error {
 	if !exact && evidence(buf[min(pos, int64(len(buf))):], seq, s.end.Next) {
 		return damage(s.dir, seq, pos, fmt.Sprintf("group %d was durable and cannot be read", s.end.Next))
 	}
-	suspect = pos
+	suspect := pos
 	for _, st := range starts {
 		if st.number > known {
 			suspect = st.pos
 			break
 		}
+	}
+	if known < first && s.vouched != seq {
+		suspect = 0 // not even that the file was begun is known
 	}
 	s.end.Seq, s.end.Pos, s.end.Size = seq, pos, int64(len(buf))
 	s.end.Suspect, s.end.tail = suspect, buf[min(suspect, int64(len(buf))):min(pos, int64(len(buf)))]
@@ -294,9 +303,9 @@ func Open(fsys vfs.FS, dir string, cfg Config, from From, f func(Group) error) (
 		j.size = j.pos
 	}
 	if len(end.tail) > 0 {
-		// These groups can be read, but perhaps only from the page cache of a
-		// process that died between its write and its sync, or whose sync failed.
-		// Writing them again makes the sync mean something.
+		// This can be read, but perhaps only from the page cache of a process that
+		// died between its write and its sync, or whose sync failed. Writing it
+		// again makes the sync mean something.
 		assert.Reached("journal: unsynced tail written again")
 		if _, err := j.file.WriteAt(end.tail, end.Suspect); err != nil {
 			return nil, fmt.Errorf("rewrite %s: %w", name(dir, j.seq), err)
@@ -306,6 +315,11 @@ func Open(fsys vfs.FS, dir string, cfg Config, from From, f func(Group) error) (
 	if end.Torn || len(end.tail) > 0 {
 		if err := j.file.Sync(); err != nil {
 			return nil, fmt.Errorf("sync %s: %w", name(dir, j.seq), err)
+		}
+	}
+	if end.Suspect == 0 {
+		if err := fsys.SyncDir(dir); err != nil {
+			return nil, fmt.Errorf("sync %s: %w", dir, err)
 		}
 	}
 	return j, j.sweep(end.unneeded) // not before what replaced them is durable
