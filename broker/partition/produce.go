@@ -5,7 +5,8 @@ package partition
 // Behaviour:
 //   - Each partition entry is judged by itself; an entry is stored whole or not
 //     at all.
-//   - acks=0 is answered by nothing; if an entry could not be stored the
+//   - acks=0 is answered by nothing, when the batch is stored: until then it
+//     takes the memory it was admitted with. If an entry could not be stored the
 //     connection is closed, so that the client notices.
 //   - acks=1 and acks=-1 (all) wait until the batch is durable (pawl.flush=os:
 //     in the page cache) and committed.
@@ -39,6 +40,16 @@ import (
 // how late a timeout may come.
 const sweepEvery = 200 * time.Millisecond
 
+// acks is how many replicas must have a batch before the client is answered.
+// One replica is all there are, so 1 and all are the same.
+type acks int16
+
+const (
+	acksAll    acks = -1 // every in-sync replica
+	acksNone   acks = 0  // do not answer
+	acksLeader acks = 1
+)
+
 var (
 	errNullKey       = fmt.Errorf("%w: a compacted topic takes no record without a key", wire.ErrInvalidRecord)
 	errTransactional = fmt.Errorf("%w: the broker has no transactions", wire.ErrInvalidTxnState)
@@ -47,7 +58,7 @@ var (
 // produce is one Produce request that is being answered.
 type produce struct {
 	caller   wire.Caller
-	acks     replica.Acks
+	acks     acks
 	left     int // entries not decided yet
 	failed   bool
 	answered bool
@@ -96,7 +107,7 @@ func (ps *promises) take(k replica.Ticket) promise {
 func (t *Table) Produce(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 	body := req.Body.(*kmsg.ProduceRequest)
 	t.Stats.ProduceRequests++
-	p := &produce{caller: c, acks: replica.Acks(body.Acks), deadline: at.Now.Add(time.Duration(max(body.TimeoutMillis, 0)) * time.Millisecond)}
+	p := &produce{caller: c, acks: acks(body.Acks), deadline: at.Now.Add(time.Duration(max(body.TimeoutMillis, 0)) * time.Millisecond)}
 	p.resp.Default()
 	p.resp.SetVersion(body.Version)
 	p.resp.Topics = p.topic[:0]
@@ -133,7 +144,7 @@ func (t *Table) Produce(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 // counted down later.
 func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition, name string, e wire.ProduceEntry, transaction bool, at Moment, out *Out) error {
 	switch p.acks {
-	case replica.AcksAll, replica.AcksLeader, replica.AcksNone:
+	case acksAll, acksLeader, acksNone:
 	default:
 		return fmt.Errorf("%w: %d", wire.ErrInvalidRequiredAcks, p.acks)
 	}
@@ -165,7 +176,7 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 		t.keep(ro.Done, at, out)
 		return nil
 	}
-	if _, err := part.replica.Produce(e.Batch, p.acks, ticket); err != nil {
+	if _, err := part.replica.Produce(e.Batch, ticket); err != nil {
 		t.promises.take(ticket)
 		return err
 	}
@@ -275,7 +286,7 @@ func (t *Table) finish(p *produce, out *Out) {
 		return
 	}
 	p.answered = true
-	if p.acks == replica.AcksNone {
+	if p.acks == acksNone {
 		out.reply(p.caller, wire.Response{Close: p.failed})
 		return
 	}

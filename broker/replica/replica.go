@@ -28,16 +28,6 @@ var (
 // back exactly once; what it stands for is not its business.
 type Ticket uint64
 
-// Acks is how many replicas must have a record before it is acknowledged.
-type Acks int16
-
-// The acks a producer may ask for.
-const (
-	AcksAll    Acks = -1 // every in-sync replica
-	AcksNone   Acks = 0
-	AcksLeader Acks = 1
-)
-
 // Out is what a call decided. The caller acts on it and resets it.
 type Out struct {
 	Done []Done // promises that can be kept now
@@ -150,9 +140,9 @@ func (r *Replica) CheckEpoch(current record.LeaderEpoch) error {
 
 // Produce takes a batch a client wants appended, assigns its offsets in place
 // and returns the first. The batch must go to the disk now, in this order, and
-// be reported by Written or Rejected. Unless acks is AcksNone, ticket comes
+// be reported by Written or Rejected. Unless there is an error, ticket comes
 // back in exactly one Done.
-func (r *Replica) Produce(b record.Batch, acks Acks, ticket Ticket) (record.Offset, error) {
+func (r *Replica) Produce(b record.Batch, ticket Ticket) (record.Offset, error) {
 	if !r.leading {
 		return 0, ErrNotLeader
 	}
@@ -163,9 +153,7 @@ func (r *Replica) Produce(b record.Batch, acks Acks, ticket Ticket) (record.Offs
 	}
 	r.logEnd = b.NextOffset()
 	r.flights = append(r.flights, flight{base: base, next: r.logEnd})
-	if acks != AcksNone {
-		r.waiting = append(r.waiting, waiter{ticket, base, r.logEnd})
-	}
+	r.waiting = append(r.waiting, waiter{ticket, base, r.logEnd})
 	r.check()
 	return base, nil
 }

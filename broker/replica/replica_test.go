@@ -31,7 +31,7 @@ func TestStories(t *testing.T) {
 			case "produce":
 				ticket++
 				b := batch(int32(arg(t, d, "records")))
-				base, err := r.Produce(b, AcksAll, ticket)
+				base, err := r.Produce(b, ticket)
 				if err != nil {
 					fmt.Fprintf(&sb, "error: %v\n", err)
 					break
