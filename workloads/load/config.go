@@ -117,9 +117,8 @@ func (w window) attend(begin, end func(), done <-chan struct{}) time.Duration {
 	}
 	waitUntil(w.begin, done)
 	begin()
-	start := time.Now()
 	waitUntil(w.end, done)
-	elapsed := time.Since(start)
+	elapsed := min(time.Since(w.begin), w.end.Sub(w.begin))
 	end()
 	<-done
 	return elapsed

@@ -18,13 +18,15 @@ func (a *App) bench() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "bench", Short: "Measure a broker, or pawl beside the null broker",
 		Example: `  pawl bench produce --record-size 100 --duration 10s
-  pawl bench both --driver raw --connections 4 --partitions 8`,
+  pawl bench both --driver raw --connections 4 --partitions 8
+  pawl bench table`,
 	}
 	within(cmd)
 	cmd.AddCommand(
 		a.benchOne("produce", "Measure producing", []string{"produce"}),
 		a.benchOne("consume", "Measure consuming a topic that holds records", []string{"consume"}),
 		a.benchOne("both", "Measure producing, then consuming", []string{"produce", "consume"}),
+		a.benchTable(),
 	)
 	return cmd
 }

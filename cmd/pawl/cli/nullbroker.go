@@ -26,7 +26,7 @@ func (a *App) nullBroker() *cobra.Command {
 			}
 			defer b.Close()
 			if web != "" {
-				server := &http.Server{Addr: web, Handler: syncsOf(b)}
+				server := &http.Server{Addr: web, Handler: b}
 				go server.ListenAndServe() // ends with Close
 				defer server.Close()
 			}
@@ -42,13 +42,4 @@ func (a *App) nullBroker() *cobra.Command {
 	flags.IntVar(&cfg.Partitions, "partitions", 1, "partitions of a topic created by being used")
 	flags.StringVar(&web, "http", "", "serve /metrics here, host:port")
 	return cmd
-}
-
-// syncsOf serves the number of syncs under the name that pawl gives it.
-func syncsOf(b *nullbroker.Broker) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "pawl_storage_syncs_total %d\n", b.Syncs())
-	})
-	return mux
 }

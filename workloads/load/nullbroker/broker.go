@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 )
@@ -219,4 +220,10 @@ func (b *bell) ring() {
 		close(b.rung)
 		b.rung = nil
 	}
+}
+
+// ServeHTTP tells the number of syncs, under the name that pawl's metrics have
+// for it.
+func (b *Broker) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprintf(w, "pawl_storage_syncs_total %d\n", b.Syncs())
 }

@@ -1,0 +1,132 @@
+package contest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pawlbroker/pawl/workloads/load/nullbroker"
+)
+
+// contestant in the environment makes this binary a null broker instead of a
+// test.
+const contestant = "PAWL_TEST_CONTESTANT"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(contestant); mode != "" {
+		os.Exit(serve(mode, os.Args[1], os.Args[2], os.Args[3]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func serve(mode, dir, listen, web string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	b, err := nullbroker.Start(listen, nullbroker.Config{Mode: nullbroker.Mode(mode), Dir: dir})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer b.Close()
+	metrics, err := net.Listen("tcp", web)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer metrics.Close()
+	go http.Serve(metrics, b)
+	<-ctx.Done()
+	return 0
+}
+
+func null(mode string) System {
+	return System{
+		Name: "null-" + mode, Env: []string{contestant + "=" + mode},
+		Command: func(dir, listen, web string) []string { return []string{os.Args[0], dir, listen, web} },
+	}
+}
+
+func short(t *testing.T) Config {
+	return Config{
+		Dir: t.TempDir(), Rounds: 1, Count: 20, FetchRecords: 8000,
+		IdlePartitions: 100, Idle: 20 * time.Millisecond,
+	}
+}
+
+func TestEveryGoalIsMeasured(t *testing.T) {
+	for _, g := range Goals(Systems{Pawl: null("fsync"), Null: null}) {
+		t.Run(g.ID, func(t *testing.T) {
+			o, err := Run(t.Context(), g, short(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range o.Lines {
+				for _, metric := range g.Columns {
+					if _, ok := l.Medians[metric]; !ok {
+						t.Errorf("%s: no %s in %v", l.Entry, metric, l.Medians)
+					}
+				}
+			}
+			var text strings.Builder
+			if err := o.Write(&text); err != nil {
+				t.Fatal(err)
+			}
+			if lines := 3 + len(o.Lines) + len(g.Bounds); strings.Count(text.String(), "\n") != lines {
+				t.Errorf("want %d lines:\n%s", lines, text.String())
+			}
+		})
+	}
+}
+
+func TestContestsLeaveNothingBehind(t *testing.T) {
+	cfg := short(t)
+	g := Goals(Systems{Pawl: null("null"), Null: null})[0]
+	if _, err := Run(t.Context(), g, cfg); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(cfg.Dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestFailuresTellWhatTheProcessSaid(t *testing.T) {
+	broken := null("no such mode")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, err := Run(ctx, Goals(Systems{Pawl: broken, Null: null})[0], short(t))
+	if err == nil || !strings.Contains(err.Error(), `unknown mode "no such mode"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBoundsAreJudgedByMedians(t *testing.T) {
+	a := median([]Sample{{Throughput: 1}, {Throughput: 9}, {Throughput: 3}})
+	b := median([]Sample{{Throughput: 2}, {Throughput: 6}})
+	if a[Throughput] != 3 || b[Throughput] != 4 {
+		t.Fatalf("medians %v, %v, want 3 and 4", a, b)
+	}
+	medians := map[string]Sample{"a": a, "b": b}
+	for _, c := range []struct {
+		bound      Bound
+		known, met bool
+	}{
+		{Bound{Throughput, "a", "b", true, 0.75}, true, true},
+		{Bound{Throughput, "a", "b", true, 0.8}, true, false},
+		{Bound{Throughput, "a", "", false, 3}, true, true},
+		{Bound{Syncs, "a", "b", true, 0}, false, false},
+	} {
+		if v := c.bound.judge(medians); v.Known != c.known || v.Met != c.met {
+			t.Errorf("%+v: %+v", c.bound, v)
+		}
+	}
+}
