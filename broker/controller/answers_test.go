@@ -152,7 +152,7 @@ func TestDescribeConfigsTellsWhereValuesComeFrom(t *testing.T) {
 	for version := int16(1); version <= 4; version++ {
 		req := kmsg.NewPtrDescribeConfigsRequest()
 		req.Version, req.IncludeSynonyms, req.IncludeDocumentation = version, true, true
-		for _, r := range []kmsg.DescribeConfigsRequestResource{
+		req.Resources = []kmsg.DescribeConfigsRequestResource{
 			{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "a", ConfigNames: []string{"segment.bytes", "retention.ms", "nonsense"}},
 			{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "a"},
 			{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"},
@@ -161,8 +161,6 @@ func TestDescribeConfigsTellsWhereValuesComeFrom(t *testing.T) {
 			{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "nobody"},
 			{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: "b@d"},
 			{ResourceType: kmsg.ConfigResourceTypeBrokerLogger, ResourceName: "1"},
-		} {
-			req.Resources = append(req.Resources, r)
 		}
 		answer, ok := v.Answer(req)
 		if !ok {

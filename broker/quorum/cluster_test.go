@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/pawlbroker/pawl/broker/clock"
 )
 
@@ -111,6 +113,7 @@ func (c *cluster) act(v *voter, out *Out) {
 		delete(v.proposals, ticket)
 	}
 	for _, m := range out.Messages {
+		c.mayBeSaid(v, m)
 		c.net = append(c.net, m.Marshal())
 	}
 	if out.Leader != nil && out.Leader.Node == v.id {
@@ -124,6 +127,25 @@ func (c *cluster) act(v *voter, out *Out) {
 				c.t.Fatalf("node %d leads term %d without %q, which was promised", v.id, out.Leader.Term, data)
 			}
 		}
+	}
+}
+
+// mayBeSaid checks that what a message promises is on its sender's disk.
+func (c *cluster) mayBeSaid(v *voter, m Message) {
+	past, err := replay(v.disk)
+	last, _ := past.last()
+	ok := err == nil || len(v.disk) == 0
+	switch m.body.GetType() {
+	case raftpb.MsgVote:
+		ok = ok && (past.hard.term > m.body.GetTerm() || past.hard.term == m.body.GetTerm() && past.hard.vote == raftID(v.id))
+	case raftpb.MsgVoteResp:
+		ok = ok && (m.body.GetReject() || past.hard.term > m.body.GetTerm() ||
+			past.hard.term == m.body.GetTerm() && past.hard.vote == m.body.GetTo())
+	case raftpb.MsgAppResp:
+		ok = ok && (m.body.GetReject() || last >= m.body.GetIndex() && past.hard.term >= m.body.GetTerm())
+	}
+	if !ok {
+		c.t.Fatalf("node %d says %v, and has %+v and entries up to %d on disk: %v", v.id, m, past.hard, last, err)
 	}
 }
 
@@ -253,7 +275,7 @@ func (c *cluster) settle() {
 }
 
 func TestThreeVotersKeepWhatTheyPromise(t *testing.T) {
-	seeds := uint64(200)
+	seeds := uint64(200) // each run twice
 	if testing.Short() {
 		seeds = 20
 	}
