@@ -347,3 +347,26 @@ func (j *Journal) sweep(unneeded []Seq) error {
 	}
 	return nil
 }
+
+// DecodeFile tells f of the groups in a file's bytes, as far as they can be
+// read. It returns the file's sequence and the number of its first group.
+func DecodeFile(b []byte, f func(Group) error) (seq Seq, first uint64, err error) {
+	seq, first, ok := decodeFileHeader(b)
+	if !ok {
+		return 0, 0, errors.New("no journal file header")
+	}
+	pos, want := int64(sectorSize), first
+	for pos < int64(len(b)) {
+		g, err := decodeGroup(b[pos:], seq)
+		if err != nil || g.Number != want {
+			break
+		}
+		g.Pos = pos
+		if err := f(g); err != nil {
+			return seq, first, err
+		}
+		pos += g.Size
+		want++
+	}
+	return seq, first, nil
+}
