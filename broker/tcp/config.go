@@ -19,10 +19,10 @@ type Config struct {
 	// InFlight is how many requests of one connection may be without a response;
 	// what follows them is not read.
 	InFlight int
-	// RequestMemory is how many bytes all requests together may take, from when
-	// their body is read until their response is sent. Beside it there are the
-	// buffers of MaxConnections and as many MaxDecompressed as there are
-	// processors.
+	// RequestMemory is how many bytes all requests together may take, from
+	// before their body is read until their response is sent: one half for
+	// frames, one for what is decoded of them. Beside it there are the buffers of
+	// MaxConnections and as many MaxDecompressed as there are processors.
 	RequestMemory int64
 	// IdleTimeout is how long a connection may be silent. Kafka:
 	// connections.max.idle.ms.
@@ -46,7 +46,7 @@ func DefaultConfig() Config {
 		RequestMemory:     256 << 20,
 		IdleTimeout:       10 * time.Minute,
 		FrameTimeout:      30 * time.Second,
-		MinBytesPerSecond: 64 << 10,
+		MinBytesPerSecond: 1 << 20,
 		WriteTimeout:      30 * time.Second,
 	}
 }
@@ -74,8 +74,8 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%w: %s is %d, must be positive", ErrConfig, v.name, v.value)
 		}
 	}
-	if c.RequestMemory < int64(c.MaxRequestBytes) {
-		return fmt.Errorf("%w: RequestMemory %d is less than one request of MaxRequestBytes %d", ErrConfig, c.RequestMemory, c.MaxRequestBytes)
+	if c.RequestMemory/2 < int64(c.MaxRequestBytes) {
+		return fmt.Errorf("%w: RequestMemory %d is less than two requests of MaxRequestBytes %d", ErrConfig, c.RequestMemory, c.MaxRequestBytes)
 	}
 	return nil
 }

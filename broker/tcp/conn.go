@@ -50,10 +50,10 @@ type conn struct {
 	mu      sync.Mutex
 	order   wire.Order[request]
 	closed  bool
-	writing bool             // the writer has popped responses and not sent them
-	stuck   map[uint64]int64 // once closed: what Produces without an answer hold
-	some    sync.Cond        // the writer waits for it: something is ready, or closed
-	room    sync.Cond        // the reader waits for it: fewer are open, or closed
+	writing bool            // the writer has popped responses and not sent them
+	stuck   map[uint64]held // once closed: what Produces without an answer hold
+	some    sync.Cond       // the writer waits for it: something is ready, or closed
+	room    sync.Cond       // the reader waits for it: fewer are open, or closed
 
 	// The reader's own.
 	in       *bufio.Reader
@@ -64,7 +64,7 @@ type conn struct {
 
 // request is what is remembered of a request until its response is sent.
 type request struct {
-	held    int64 // bytes of the budget
+	held    held
 	produce bool
 }
 
@@ -91,13 +91,13 @@ func (c *conn) close() {
 		return
 	}
 	c.closed = true
-	c.stuck = map[uint64]int64{}
-	var free int64
+	c.stuck = map[uint64]held{}
+	var free held
 	c.order.All(func(seq uint64, r request, answered bool) {
 		if r.produce && !answered {
 			c.stuck[seq] = r.held
 		} else {
-			free += r.held
+			free.add(r.held)
 		}
 	})
 	stuck := len(c.stuck) > 0
@@ -107,7 +107,7 @@ func (c *conn) close() {
 	c.tcp.Close()
 	c.s.closed(c, stuck)
 	c.mu.Unlock()
-	c.s.budget.give(free)
+	c.s.give(free)
 }
 
 // interrupt makes the reader stop waiting for the client. The server is
@@ -131,7 +131,7 @@ func (c *conn) answer(replies []reply) {
 		seq := replies[i].caller.Seq
 		if held, ok := c.stuck[seq]; ok {
 			delete(c.stuck, seq)
-			c.s.budget.give(held)
+			c.s.give(held)
 			if len(c.stuck) == 0 {
 				c.s.forget(c)
 			}
@@ -237,23 +237,19 @@ func (c *conn) readFrame() (frame []byte, cost int64, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	cost = c.s.budget.clip(cost)
-	if !c.s.budget.try(cost) {
-		c.postAll()
-		if !c.s.budget.take(cost, c.gone) {
-			return nil, 0, errGone
-		}
+	if cost, err = c.take(c.s.frames, cost); err != nil {
+		return nil, 0, err
 	}
 	c.in.Discard(wire.PrefixSize)
 	frame = make([]byte, size)
 	if c.in.Buffered() < size {
 		if err := c.expectBytes(size); err != nil {
-			c.s.budget.give(cost)
+			c.s.frames.give(cost)
 			return nil, 0, err
 		}
 	}
 	if _, err := io.ReadFull(c.in, frame); err != nil {
-		c.s.budget.give(cost)
+		c.s.frames.give(cost)
 		return nil, 0, c.late(err)
 	}
 	return frame, cost, nil
@@ -321,23 +317,49 @@ func (c *conn) readBy(t time.Time) error {
 	return nil
 }
 
-// decode makes a frame an event, or an answer at once.
+// take takes n bytes of b, or all of it if it has no more, and says how many.
+func (c *conn) take(b *budget, n int64) (int64, error) {
+	n = b.clip(n)
+	if b.try(n) {
+		return n, nil
+	}
+	c.postAll()
+	if !b.take(n, c.gone) {
+		return 0, errGone
+	}
+	return n, nil
+}
+
+// decode makes a frame, for which cost was taken, an event or an answer at
+// once.
 func (c *conn) decode(frame []byte, cost int64) error {
+	has := held{frame: cost}
+	growth, err := wire.Growth(frame)
+	if err == nil && growth > 0 {
+		has.growth, err = c.take(c.s.growth, growth)
+	}
+	if err != nil {
+		c.s.give(has)
+		return err
+	}
 	produce := isProduce(frame)
 	req, answer, err := c.decodeFrame(frame, produce)
 	if err != nil {
-		c.s.budget.give(cost)
+		c.s.give(has)
 		return err
 	}
-	held := min(req.Held(), cost)
-	c.s.budget.give(cost - held)
+	keeps := held{}
+	keeps.frame, keeps.growth = req.Held()
+	keeps.frame, keeps.growth = min(keeps.frame, has.frame), min(keeps.growth, has.growth)
+	c.s.give(held{has.frame - keeps.frame, has.growth - keeps.growth})
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		c.s.budget.give(held)
+		c.s.give(keeps)
 		return errGone
 	}
-	seq := c.order.Expect(req.Correlation, request{held, produce})
+	seq := c.order.Expect(req.Correlation, request{keeps, produce})
 	if answer != nil {
 		c.order.Answer(seq, *answer)
 		c.some.Signal()

@@ -32,7 +32,8 @@ type Server struct {
 	log        *slog.Logger
 	complaints complaints
 	post       func(...broker.Event)
-	budget     *budget
+	frames     *budget       // what requests take before they are read, wire.Cost
+	growth     *budget       // and before they are decoded, wire.Growth; always taken after frames
 	decoders   chan struct{} // one for each processor: bounds what decompression takes
 	closing    atomic.Bool   // no request is read any more
 	workers    sync.WaitGroup
@@ -48,6 +49,16 @@ type Server struct {
 	touched []*conn // likewise
 }
 
+// held is what a request has taken of the two budgets.
+type held struct{ frame, growth int64 }
+
+func (h *held) add(o held) { h.frame, h.growth = h.frame+o.frame, h.growth+o.growth }
+
+func (s *Server) give(h held) {
+	s.frames.give(h.frame)
+	s.growth.give(h.growth)
+}
+
 type reply struct {
 	caller wire.Caller
 	resp   wire.Response
@@ -60,7 +71,8 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: log, complaints: complaints{log: log},
-		budget:    newBudget(cfg.RequestMemory),
+		frames:    newBudget(cfg.RequestMemory - cfg.RequestMemory/2),
+		growth:    newBudget(cfg.RequestMemory / 2),
 		decoders:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[uint64]*conn{},

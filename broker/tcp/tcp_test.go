@@ -102,12 +102,15 @@ func open(t testing.TB, cfg Config, on func(broker.Env, broker.Event)) *door {
 		if err := d.host.Wait(); err != nil {
 			t.Errorf("host: %v", err)
 		}
-		if taken := s.budget.taken(); taken != 0 && !t.Failed() {
+		if taken := d.taken(); taken != 0 && !t.Failed() {
 			t.Errorf("%d bytes of the budget were never given back", taken)
 		}
 	})
 	return d
 }
+
+// taken is how much memory requests have.
+func (d *door) taken() int64 { return d.frames.taken() + d.growth.taken() }
 
 // client is one connection to a door.
 type client struct {
@@ -466,14 +469,18 @@ func TestClientThatDoesNotReadIsCut(t *testing.T) {
 func TestRequestsAreAdmittedByTheMemoryTheyTake(t *testing.T) {
 	const conns, each = 6, 5
 	cfg := DefaultConfig()
-	cfg.RequestMemory = 4 << 20
-	cfg.MaxRequestBytes = 4 << 20
+	cfg.RequestMemory = 4 << 20 // half of it for frames: two fit
+	cfg.MaxRequestBytes = 2 << 20
+	const fit = 2
 	var held []broker.Request
 	arrived := make(chan struct{}, conns*each)
 	d := open(t, cfg, func(env broker.Env, ev broker.Event) {
 		switch ev := ev.(type) {
 		case broker.Request:
 			held = append(held, ev)
+			if len(held) > fit {
+				t.Errorf("%d requests inside, %d fit", len(held), fit)
+			}
 			arrived <- struct{}{}
 		case broker.Wake: // answer the oldest
 			r := held[0]
@@ -493,9 +500,9 @@ func TestRequestsAreAdmittedByTheMemoryTheyTake(t *testing.T) {
 			}
 		}()
 	}
-	<-arrived // 0.9 MiB held; the next needs four times as much while it is decoded
+	<-arrived
 	for range conns*each - 1 {
-		if taken := d.budget.taken(); taken > cfg.RequestMemory {
+		if taken := d.taken(); taken > cfg.RequestMemory {
 			t.Fatalf("%d of %d bytes taken", taken, cfg.RequestMemory)
 		}
 		d.host.Post(broker.Wake{})
@@ -567,7 +574,7 @@ func TestProduceKeepsItsMemoryUntilTheNodeAnswersThoughTheClientIsGone(t *testin
 	c.send(framed(2, produceRequest(10000)))
 	c.Close()
 	<-gone
-	if taken := d.budget.taken(); taken < 10000 {
+	if taken := d.taken(); taken < 10000 {
 		t.Errorf("%d bytes taken", taken)
 	}
 	d.host.Post(broker.Wake{})
@@ -659,7 +666,7 @@ func TestConfigThatCannotWorkIsRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*Config){ // any order
 		"no requests":       func(c *Config) { c.InFlight = 0 },
 		"no time":           func(c *Config) { c.IdleTimeout = 0 },
-		"too little memory": func(c *Config) { c.RequestMemory = int64(c.MaxRequestBytes) - 1 },
+		"too little memory": func(c *Config) { c.RequestMemory = 2*int64(c.MaxRequestBytes) - 1 },
 	} {
 		cfg := DefaultConfig()
 		spoil(&cfg)

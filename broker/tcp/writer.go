@@ -36,10 +36,10 @@ func (c *conn) write() {
 		if !ok {
 			return
 		}
-		held, last, err := w.send(ready)
+		has, last, err := w.send(ready)
 		clear(ready)
 		w.ready = ready
-		c.s.budget.give(held)
+		c.s.give(has)
 		c.mu.Lock()
 		c.writing = false
 		c.room.Signal()
@@ -85,12 +85,12 @@ type writer struct {
 	deadline time.Time // of writes, as set
 }
 
-// send sends responses. held is what they held of the budget; last says the
+// send sends responses. has is what their requests held; last says the
 // connection is to be closed after them.
-func (w *writer) send(ready []wire.Ready[request]) (held int64, last bool, err error) {
+func (w *writer) send(ready []wire.Ready[request]) (has held, last bool, err error) {
 	for i := range ready {
 		r := &ready[i]
-		held += r.Tag.held
+		has.add(r.Tag.held)
 		if err != nil || last {
 			continue
 		}
@@ -105,7 +105,7 @@ func (w *writer) send(ready []wire.Ready[request]) (held int64, last bool, err e
 	if err == nil {
 		err = w.flush()
 	}
-	return held, last, err
+	return has, last, err
 }
 
 // flush sends the frame and empties it.

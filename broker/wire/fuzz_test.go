@@ -32,10 +32,7 @@ func FuzzDecode(f *testing.F) {
 		if req.Body == nil {
 			return
 		}
-		cost, err := Cost(frame, len(frame))
-		if err != nil || req.Held() > cost {
-			t.Fatalf("held %d, cost %d, %v", req.Held(), cost, err)
-		}
+		checkHeld(t, frame, &req)
 		again, answer, err := Decode(frameOf(req.Body), decompressed)
 		if err != nil || answer != nil || again.Body.Key() != req.Body.Key() || len(again.Produce) != len(req.Produce) {
 			t.Fatalf("decoded, encoded, decoded: answer %v err %v", answer, err)

@@ -76,7 +76,7 @@ func newRequest(key kmsg.Key) kmsg.Request {
 func read(body kmsg.Request, p []byte) error {
 	switch b := body.(type) {
 	case *kmsg.ProduceRequest:
-		if err := countProduce(p, b.Version); err != nil {
+		if _, err := countProduce(p, b.Version); err != nil {
 			return err
 		}
 		// Its topic names are looked up and not kept, so they need no copies.

@@ -274,6 +274,9 @@ func TestProduceOfHostileArraysIsRefusedBeforeMemoryIsMade(t *testing.T) {
 		_, _, err := Decode(frame, decompressed)
 		runtime.ReadMemStats(&after)
 		allocated := after.TotalAlloc - before.TotalAlloc
+		if _, err := Growth(frame); !errors.Is(err, ErrMalformed) {
+			t.Errorf("v%d: growth: %v", version, err)
+		}
 		if !errors.Is(err, ErrMalformed) || allocated > 64<<10 {
 			t.Errorf("v%d: err %v, %d bytes allocated", version, err, allocated)
 		}
@@ -288,13 +291,52 @@ func TestCostBoundsFrames(t *testing.T) {
 	if _, err := Cost(header(kmsg.Metadata), MaxPlainFrame+1); !errors.Is(err, ErrFrameSize) {
 		t.Error(err)
 	}
-	for _, body := range []kmsg.Request{kmsg.NewPtrFetchRequest(), produceRequest(3, nil), produceRequest(3, batch(record.Options{}))} {
-		body.SetVersion(4)
+	many := kmsg.NewPtrFetchRequest()
+	many.Topics = make([]kmsg.FetchRequestTopic, 5000)
+	for _, body := range []kmsg.Request{
+		kmsg.NewPtrFetchRequest(), many, produceRequest(3, nil), produceRequest(3, batch(record.Options{})),
+		produceRequest(3, make([]byte, 1<<20)), wideProduce(4, 5000), wideProduce(9, 5000),
+	} {
+		if body.GetVersion() < 4 {
+			body.SetVersion(4)
+		}
 		frame := frameOf(body)
 		req := mustDecode(t, frame)
-		cost, err := Cost(frame, len(frame))
-		if held := req.Held(); err != nil || held < int64(len(frame)) || cost < held {
-			t.Errorf("key %d: %d then %d, %v", body.Key(), cost, held, err)
+		checkHeld(t, frame, &req)
+	}
+}
+
+// checkHeld checks that what a request holds was counted before.
+func checkHeld(t *testing.T, frame []byte, req *Request) {
+	t.Helper()
+	cost, err := Cost(frame, len(frame))
+	if err != nil {
+		t.Fatal(err)
+	}
+	growth, err := Growth(frame)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heldCost, heldGrowth := req.Held()
+	if heldCost < int64(len(frame)) || heldCost > cost || heldGrowth > growth {
+		t.Fatalf("%d bytes: cost %d, holds %d; growth %d, holds %d", len(frame), cost, heldCost, growth, heldGrowth)
+	}
+}
+
+// wideProduce has n topics with a partition each.
+func wideProduce(version int16, n int) *kmsg.ProduceRequest {
+	req := produceRequest(version, batch(record.Options{}))
+	for range n - 1 {
+		req.Topics = append(req.Topics, req.Topics[0])
+	}
+	return req
+}
+
+func TestGrowthIsWhatAProducesElementsTake(t *testing.T) {
+	for _, version := range []int16{3, 8, 9, 11} {
+		growth, err := Growth(frameOf(wideProduce(version, 1000)))
+		if err != nil || growth != 2000*elementCost {
+			t.Errorf("v%d: %d, %v", version, growth, err)
 		}
 	}
 }
