@@ -18,9 +18,6 @@ define again
 { $(1); } || { status=$$?; printf '\nTo repeat this: %s\n' '$(1)' >&2; exit $$status; }
 endef
 
-# What a sweep says of each seed and that is the same in every run.
-HASHES := grep -oE "\"seed\":[0-9]+|\"trace_hash\":\"[0-9a-f]+\""
-
 .PHONY: help build run test check race sim fuzz maelstrom interop bench zoo kill9
 
 help: ## list the targets
@@ -35,10 +32,7 @@ run: build ## a one-node cluster on 127.0.0.1:9092, data in ./pawl-data
 
 test: check build ## all that a commit needs, and what CI runs (CI_SEEDS=1-200)
 	@$(call again,$(GO) test ./...)
-	@$(call again,bin/pawlsim sweep --once --seeds $(CI_SEEDS) --json > bin/sweep-1.json)
-	@$(call again,GOMAXPROCS=1 GOGC=20 bin/pawlsim sweep --once --seeds $(CI_SEEDS) --json > bin/sweep-2.json)
-	@$(call again,diff <($(HASHES) bin/sweep-1.json) <($(HASHES) bin/sweep-2.json))
-	@echo "seeds $(CI_SEEDS): none red, and the same trace hash twice"
+	@.ci/seeds $(CI_SEEDS)
 	@$(MAKE) --no-print-directory maelstrom TIME=10s
 
 check: ## gofmt, vet, staticcheck, pawlvet
