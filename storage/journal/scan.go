@@ -190,11 +190,13 @@ func (s *scanner) file(seq Seq, first, last bool) (more bool, err error) {
 	}
 	durable := s.from.Durable
 	if !last {
-		// A file is begun only after the one before it was synced.
-		if next, ok, err := readHeader(s.fs, s.dir, seq+1); err != nil {
+		// A file is begun only after the one before it was synced, and has what
+		// follows; only the last is the caller's to vouch for.
+		durable = 0
+		if next, ok, err := readHeader(s.fs, s.dir, seq+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return false, err
 		} else if ok {
-			durable = max(durable, next-1)
+			durable = next - 1
 		}
 	}
 	return true, s.groups(buf, seq, durable)
