@@ -20,7 +20,7 @@ func (s *Store) journalOne(r logRecord) error {
 }
 
 // Truncate drops every batch that reaches past end, durably. A log that is no
-// longer than end stays as it is. On ErrNoSpace and on damage nothing is done.
+// longer than end, or unknown, stays as it is. On ErrNoSpace and on damage nothing is done.
 //
 // The file that is cut is sealed and the log goes on in a new one: bytes that a
 // reader may be sending are gone or the same, never different.
@@ -31,7 +31,7 @@ func (s *Store) Truncate(id LogID, end record.Offset) (View, error) {
 	l := s.logs[id]
 	switch {
 	case l == nil:
-		return View{}, fmt.Errorf("truncate log %s: %w", id, ErrUnknownLog)
+		return View{}, nil
 	case l.view.damage != nil:
 		return View{}, l.view.damage
 	case end >= l.view.end:
@@ -203,7 +203,7 @@ func (s *snapshot) truncated(r logRecord) (after *snapshot, dropped []*segment, 
 	return &a, dropped, cut
 }
 
-// Delete drops a log, durably. Its files go with the next checkpoint, and its
+// Delete drops a log, durably; one that is unknown is no error. Its files go with the next checkpoint, and its
 // bytes when nobody holds a Region of them.
 func (s *Store) Delete(id LogID) error {
 	if err := s.usable(); err != nil {
@@ -211,7 +211,7 @@ func (s *Store) Delete(id LogID) error {
 	}
 	l := s.logs[id]
 	if l == nil {
-		return fmt.Errorf("delete log %s: %w", id, ErrUnknownLog)
+		return nil
 	}
 	if err := s.journalOne(logRecord{kind: kindDelete, place: place{log: id}}); err != nil {
 		return s.unlessFull(err)
