@@ -12,6 +12,7 @@ FUZZTIME ?= 20s
 COUNT    ?= 6
 TIME     ?= 30s
 SEED     ?= 1
+KILLS    ?= 50
 
 # again COMMAND: runs it and, if it fails, says how to run it alone.
 define again

@@ -35,22 +35,17 @@ func main() {
 
 // vet prints what it finds in the packages and returns how much it was.
 func vet(patterns []string) (findings int, err error) {
-	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule}, patterns...)
+	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax}, patterns...)
 	if err != nil {
 		return 0, err
 	}
-	var placed []layers.Package
 	var core []*packages.Package
 	var files []*ast.File
 	for _, p := range pkgs {
 		if len(p.Errors) > 0 {
 			return 0, fmt.Errorf("load %s: %w", p.PkgPath, p.Errors[0])
 		}
-		place := layers.Package{Path: p.PkgPath}
-		for path := range p.Imports {
-			place.Imports = append(place.Imports, path)
-		}
-		placed, files = append(placed, place), append(files, p.Syntax...)
+		files = append(files, p.Syntax...)
 		if determinism.Covers(layers.Name(p.PkgPath)) {
 			core = append(core, p)
 		}
@@ -68,11 +63,15 @@ func vet(patterns []string) (findings int, err error) {
 	if err := graph.PrintText(os.Stdout, -1); err != nil {
 		return 0, err
 	}
+	root, err := layers.Root(".")
+	if err != nil {
+		return 0, err
+	}
+	placed, err := layers.Load(root)
 	broken := layers.Check(placed)
 	for _, finding := range broken {
 		fmt.Println("layers:", finding)
 	}
-	root, err := os.Getwd()
 	fmt.Print(size.Of(pkgs[0].Fset, files, root, 10))
 	return findings + len(broken), err
 }

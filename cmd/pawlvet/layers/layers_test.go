@@ -1,10 +1,9 @@
 package layers
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
-	"os/exec"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,26 +11,58 @@ import (
 
 // The module as it is keeps to the map.
 func TestModuleKeepsItsLayers(t *testing.T) {
-	list := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports", Module+"/...")
-	out, err := list.Output()
+	root, err := Root(cwd(t))
 	if err != nil {
-		t.Fatalf("%s: %v", list, err)
+		t.Fatal(err)
 	}
-	var pkgs []Package
-	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
-		var p struct {
-			ImportPath                         string
-			Imports, TestImports, XTestImports []string
-		}
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		pkgs = append(pkgs, Package{p.ImportPath, p.Imports, slices.Concat(p.TestImports, p.XTestImports)})
+	pkgs, err := Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pkgs) < 30 {
+		t.Errorf("found %d packages below %s: that cannot be all", len(pkgs), root)
 	}
 	for _, finding := range Check(pkgs) {
 		t.Error(finding)
+	}
+}
+
+func cwd(t *testing.T) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestLoadTellsTestsFromTheRest(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":                   "module " + Module,
+		"storage/log.go":           "package storage\n\nimport \"fmt\"\n",
+		"storage/log_windows.go":   "package storage\n\nimport \"os\"\n",
+		"storage/log_test.go":      "package storage_test\n\nimport \"testing\"\n",
+		"storage/testdata/ours.go": "package broken\n\nimport \"net\"\n",
+		"broker/tcp/conn.go":       "package tcp\n",
+	} {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pkgs, err := Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "[{broker/tcp [] []} {storage [fmt os] [testing]}]"
+	for i := range pkgs {
+		pkgs[i].Path = Name(pkgs[i].Path)
+	}
+	if got := fmt.Sprint(pkgs); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
