@@ -174,6 +174,10 @@ func (a *Actor) finish(r workloads.Result) {
 		a.k.Trace.Say(a.session.who, r.Note)
 	}
 	a.load.Done(a.id, op, a.call, ret, r)
+	if r.Outcome == history.Failed { // what failed now is likely to fail at once again
+		a.k.After(kernel.Between(a.own, 5*time.Millisecond, 100*time.Millisecond), a, whatTurn, 0)
+		return
+	}
 	a.rest()
 }
 
