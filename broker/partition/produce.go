@@ -209,11 +209,13 @@ func allowed(c *metadata.TopicConfig, e wire.ProduceEntry, wall record.Timestamp
 	if c.TimestampType == metadata.LogAppendTime || e.Facts.MinTimestamp == record.NoTimestamp {
 		return nil
 	}
-	if early := int64(wall) - int64(e.Facts.MinTimestamp); early > c.TimestampBeforeMax {
-		return fmt.Errorf("%w: %d is %d ms before the broker's time", wire.ErrInvalidTimestamp, e.Facts.MinTimestamp, early)
+	// Neither difference overflows, whatever the client says: a limit is not
+	// negative, and nor is the broker's time.
+	if least := int64(wall) - c.TimestampBeforeMax; int64(e.Facts.MinTimestamp) < least {
+		return fmt.Errorf("%w: %d is more than %d ms before the broker's time", wire.ErrInvalidTimestamp, e.Facts.MinTimestamp, c.TimestampBeforeMax)
 	}
-	if late := int64(e.Facts.MaxTimestamp) - int64(wall); late > c.TimestampAfterMax {
-		return fmt.Errorf("%w: %d is %d ms after the broker's time", wire.ErrInvalidTimestamp, e.Facts.MaxTimestamp, late)
+	if e.Facts.MaxTimestamp > wall && int64(e.Facts.MaxTimestamp-wall) > c.TimestampAfterMax {
+		return fmt.Errorf("%w: %d is more than %d ms after the broker's time", wire.ErrInvalidTimestamp, e.Facts.MaxTimestamp, c.TimestampAfterMax)
 	}
 	return nil
 }
