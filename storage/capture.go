@@ -121,10 +121,7 @@ func (s *Store) FinishCheckpoint() error {
 }
 
 func (s *Store) finish(c *capture) error {
-	files, err := c.files()
-	if err != nil {
-		return err
-	}
+	files := c.files()
 	if err := s.fs.SyncFiles(files); err != nil {
 		return fmt.Errorf("sync %d files: %w", len(files), notSpace(err))
 	}
@@ -140,13 +137,11 @@ func (s *Store) finish(c *capture) error {
 	return s.removeAll(c.doomed)
 }
 
-// files are the open files behind the dirty segments. What is gone need not be
-// synced, and what has no open file was taken back.
-func (c *capture) files() (files []vfs.File, err error) {
+// files are the open files behind the dirty segments. A segment that was cut
+// since is one of them: the checkpoint vouches for the part that is left. What
+// has no open file was taken back.
+func (c *capture) files() (files []vfs.File) {
 	for _, g := range c.dirty {
-		if g.gone.Load() {
-			continue
-		}
 		if f := g.file.Load(); f != nil {
 			files = append(files, *f)
 		}
@@ -154,7 +149,7 @@ func (c *capture) files() (files []vfs.File, err error) {
 			files = append(files, *f)
 		}
 	}
-	return files, nil
+	return files
 }
 
 // Close checkpoints everything and leaves the clean mark. On ErrNoSpace the

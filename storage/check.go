@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/pawlbroker/pawl/storage/checkpoint"
 	"github.com/pawlbroker/pawl/storage/journal"
@@ -32,7 +33,9 @@ type checker struct {
 func (c *checker) note(err error) error {
 	var d *DamageError
 	if errors.As(err, &d) {
-		c.found = append(c.found, *d)
+		if !slices.Contains(c.found, *d) { // a segment and its index may tell of the same bytes
+			c.found = append(c.found, *d)
+		}
 		return nil
 	}
 	return err
@@ -55,10 +58,19 @@ func (c *checker) run() error {
 		return err
 	}
 	if b, err = checkpoint.Read(c.s.fs, checkpointName); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			err = &DamageError{File: checkpointName, What: "missing"}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return c.note(err)
 		}
-		return c.note(err)
+		for _, dir := range []string{logsDir, journalDir, quorumDir} {
+			names, err := c.s.fs.List(dir)
+			if err != nil {
+				return err
+			}
+			if len(names) > 0 {
+				return c.note(&DamageError{File: checkpointName, What: "missing, but there are files in " + dir})
+			}
+		}
+		return nil // formatted, and never started
 	}
 	state, err := c.s.decode(b)
 	if err != nil {
