@@ -184,6 +184,39 @@ func (p *past) addEntry(term, index uint64, data []byte) error {
 	return nil
 }
 
+// Describe says in a line what a saved record is; data describes what the
+// caller put into an entry or snapshot.
+func Describe(r []byte, data func([]byte) string) string {
+	if len(r) == 0 {
+		return "empty record"
+	}
+	d := fields{b: r[1:]}
+	var line string
+	switch r[0] {
+	case kindHardState:
+		line = fmt.Sprintf("hard state term=%d vote=%d commit=%d", d.next(), d.next(), d.next())
+	case kindEntry:
+		line = fmt.Sprintf("entry term=%d index=%d", d.next(), d.next())
+		if len(d.b) > 0 {
+			line += ": " + data(d.b)
+		}
+	case kindSnapshot:
+		line = fmt.Sprintf("snapshot index=%d term=%d voters=", d.next(), d.next())
+		for n := d.next(); n > 0 && !d.bad; n-- {
+			line += fmt.Sprintf("%d,", d.next()-1)
+		}
+		if line = line[:len(line)-1]; len(d.b) > 0 {
+			line += ": " + data(d.b)
+		}
+	default:
+		return fmt.Sprintf("record of unknown kind %d", r[0])
+	}
+	if d.bad {
+		return line + " (malformed)"
+	}
+	return line
+}
+
 // fields reads uvarints off the front of b. Once one is bad all are 0.
 type fields struct {
 	b   []byte
