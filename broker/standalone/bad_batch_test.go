@@ -32,7 +32,6 @@ const (
 	unsupportedCompression  = 76
 	invalidRecord           = 87
 	unknownTopicID          = 100
-	fencedLeaderEpoch       = 74
 	outOfOrderSequence      = 45
 	invalidProducerEpoch    = 47
 )
