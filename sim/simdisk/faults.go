@@ -160,6 +160,15 @@ func (d *Disk) BreakSector(name string, pos int64) bool {
 	return true
 }
 
+// Followed says whether the byte at pos was durable before the file was last
+// synced with something new in it. What came with the last sync cannot be told,
+// once it has changed, from what a crash has torn.
+func (d *Disk) Followed(name string, pos int64) bool {
+	n := d.clean(name, pos)
+	s := sectorOf(pos)
+	return n != nil && s < int64(len(n.synced)) && n.synced[s] < n.syncs
+}
+
 // Peek reads a file without counting as a call, and works on a crashed disk
 // too. It is for checkers.
 func (d *Disk) Peek(name string) ([]byte, bool) {

@@ -23,6 +23,8 @@ type inode struct {
 	dirty       bitset           // sectors that the next sync writes
 	stale       bitset           // sectors that a failed sync marked clean
 	broken      map[int64]bool   // sectors that cannot be read
+	syncs       uint32           // that wrote something
+	synced      []uint32         // by sector: which of them wrote it last
 	links       int
 	handles     int
 }
@@ -112,10 +114,17 @@ func (n *inode) truncate(size int64) {
 func (n *inode) sync() int64 {
 	written := int64(0)
 	end := sectors(int64(len(n.data)))
+	if int64(len(n.synced)) < end {
+		n.synced = append(n.synced, make([]uint32, end-int64(len(n.synced)))...)
+	}
+	if !n.dirty.empty() {
+		n.syncs++
+	}
 	n.dirty.each(func(s int64) {
 		delete(n.old, s)
 		if s < end {
 			written += SectorSize
+			n.synced[s] = n.syncs
 		}
 	})
 	n.dirty.reset()
@@ -168,7 +177,7 @@ func (n *inode) afterCrash(rng *rand.Rand) *inode {
 		}
 		return after
 	}
-	after := &inode{links: 1, broken: n.broken}
+	after := &inode{links: 1, broken: n.broken, syncs: n.syncs, synced: n.synced}
 	if len(n.sizes) == 0 && n.dirty.empty() && n.stale.empty() {
 		after.data = n.data
 		after.durableSize = int64(len(n.data))
