@@ -19,7 +19,7 @@ import (
 // Result is what one run measured, within its window.
 type Result struct {
 	Elapsed  time.Duration `json:"elapsed_ns"`
-	Requests int64         `json:"requests"`
+	Requests int64         `json:"requests"` // 0: not known, franz-go makes its own
 	Records  int64         `json:"records"`
 	Bytes    int64         `json:"bytes"` // produce: of record values; fetch: of record batches
 	Latency  Latency       `json:"latency"`

@@ -138,3 +138,11 @@ func row(w io.Writer, cells ...any) {
 	}
 	fmt.Fprintln(w)
 }
+
+// count writes a number of things.
+func count(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

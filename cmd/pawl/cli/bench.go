@@ -109,9 +109,22 @@ func (a *App) runBench(ctx context.Context, f benchFlags, parts []string) error 
 		for _, r := range results {
 			l := r.Latency
 			row(w, r.What, fmt.Sprintf("%.1f", r.MBPerSecond), fmt.Sprintf("%.0f", r.RecordsPerSecond),
-				fmt.Sprintf("%.0f", r.RequestsPerSecond), l.P50.Round(time.Microsecond), l.P99.Round(time.Microsecond), l.Max.Round(time.Microsecond))
+				measured(r.Requests > 0, fmt.Sprintf("%.0f", r.RequestsPerSecond)),
+				latencyText(l, l.P50), latencyText(l, l.P99), latencyText(l, l.Max))
 		}
 	})
+}
+
+// measured is a cell of the table, or a dash for what the driver cannot know.
+func measured(known bool, text string) string {
+	if !known {
+		return "-"
+	}
+	return text
+}
+
+func latencyText(l load.Latency, value time.Duration) string {
+	return measured(l.Samples > 0, value.Round(time.Microsecond).String())
 }
 
 // benchTopic creates the topic if there is none.

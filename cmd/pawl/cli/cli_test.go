@@ -201,6 +201,13 @@ func TestTopicsAreCreatedChangedAndDeleted(t *testing.T) {
 	p.refused(ExitFailure, "pawl topic create orders", "consume", "orders")
 }
 
+func TestRequestsThatABrokerLacksAreSaidToBe(t *testing.T) {
+	p := pawl{t, nullBrokerOf(t)}
+	for _, line := range []string{"topic delete a", "topic config a --set k=v", "group list"} {
+		p.refused(ExitFailure, "not served by the broker", strings.Fields(line)...)
+	}
+}
+
 func TestWrongUsageExitsWithTwo(t *testing.T) {
 	p := pawl{t, "127.0.0.1:1"}
 	for text, line := range map[string]string{

@@ -25,6 +25,9 @@ const (
 	defaultTimeout = 10 * time.Second
 )
 
+// errNotServed says that a broker lacks an API, or the version it would take.
+var errNotServed = errors.New("this is not served by the broker")
+
 // timeoutFlag knows whether it was given.
 type timeoutFlag struct {
 	time.Duration
@@ -113,7 +116,7 @@ func (a *App) explain(err error, topic string) error {
 		return fmt.Errorf("topic %s: exists already at %s: see it with: pawl topic describe %s", topic, where, topic)
 	case errors.Is(err, kerr.UnsupportedVersion), strings.Contains(err.Error(), "request key is unknown"),
 		strings.Contains(err.Error(), "broker is too old"):
-		return fmt.Errorf("the broker at %s does not serve this request (%w): it may come with a later version", where, err)
+		return fmt.Errorf("%s%w at %s: use a broker of a later version", prefix(topic), errNotServed, where)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s within %v (%w): try again, or give a longer --timeout", where, a.timeout.Duration, err)
 	case errors.Is(err, kgo.ErrClientClosed), errors.Is(err, context.Canceled):

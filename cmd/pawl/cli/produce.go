@@ -193,13 +193,14 @@ func (a *App) produceLines(ctx context.Context, topic string, in io.Reader, f pr
 	})
 	flushErr := client.Flush(ctx)
 	if err := result.err(); err != nil {
-		return fmt.Errorf("%d records were acknowledged before: %w", result.Records, a.explain(err, topic))
+		return fmt.Errorf("%s acknowledged before: %w", count(result.Records, "record"), a.explain(err, topic))
 	}
 	if err := errors.Join(readErr, flushErr); err != nil {
 		return err
 	}
 	return a.print(result, func(w io.Writer) {
-		fmt.Fprintf(w, "produced %d records, %d bytes, to topic %s\n", result.Records, result.Bytes, topic)
+		fmt.Fprintf(w, "produced %s, %s, to topic %s\n",
+			count(result.Records, "record"), count(result.Bytes, "byte"), topic)
 	})
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,7 @@ func (a *App) topicCreate() *cobra.Command {
 					ID          string `json:"id"`
 					Partitions  int32  `json:"partitions"`
 					Replication int16  `json:"replication"`
-				}{args[0], made.ID.String(), made.NumPartitions, made.ReplicationFactor}
+				}{args[0], idText(made.ID), made.NumPartitions, made.ReplicationFactor}
 				return a.print(result, func(w io.Writer) {
 					fmt.Fprintf(w, "created topic %s: partitions %s, replication %s\n",
 						args[0], known(int64(made.NumPartitions)), known(int64(made.ReplicationFactor)))
@@ -81,6 +82,9 @@ func known(n int64) string {
 	}
 	return strconv.FormatInt(n, 10)
 }
+
+// idText writes an id as Kafka's own tools do.
+func idText(id kadm.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // because adds the broker's own words to its error code.
 func because(err error, message string) error {
@@ -187,7 +191,7 @@ func lookup(ctx context.Context, admin *kadm.Client, name string) (kadm.TopicDet
 // describe adds offsets and configuration to what metadata tells. A broker
 // that does not tell them leaves them out: the rest is worth showing.
 func describe(ctx context.Context, admin *kadm.Client, topic kadm.TopicDetail) described {
-	d := described{Topic: topic.Topic, ID: topic.ID.String()}
+	d := described{Topic: topic.Topic, ID: idText(topic.ID)}
 	starts, _ := admin.ListStartOffsets(ctx, topic.Topic)
 	ends, _ := admin.ListEndOffsets(ctx, topic.Topic)
 	offset := func(listed kadm.ListedOffsets, partition int32) int64 {
@@ -216,7 +220,7 @@ func describe(ctx context.Context, admin *kadm.Client, topic kadm.TopicDetail) d
 }
 
 func (d described) write(w io.Writer) {
-	fmt.Fprintf(w, "topic %s, id %s, %d partitions\n", d.Topic, d.ID, len(d.Partitions))
+	fmt.Fprintf(w, "topic %s, id %s, %s\n", d.Topic, d.ID, count(int64(len(d.Partitions)), "partition"))
 	for _, key := range slices.Sorted(maps.Keys(d.Config)) {
 		fmt.Fprintf(w, "config %s=%s\n", key, d.Config[key])
 	}
@@ -261,8 +265,8 @@ func (a *App) topicAddPartitions() *cobra.Command {
 				if r := responses[args[0]]; r.Err != nil {
 					return because(r.Err, r.ErrMessage)
 				}
-				return a.print(said{args[0], fmt.Sprintf("added %d partitions", add)}, func(w io.Writer) {
-					fmt.Fprintf(w, "added %d partitions to topic %s\n", add, args[0])
+				return a.print(said{args[0], "added " + count(int64(add), "partition")}, func(w io.Writer) {
+					fmt.Fprintf(w, "added %s to topic %s\n", count(int64(add), "partition"), args[0])
 				})
 			})
 		},
