@@ -69,7 +69,7 @@ func quick(nodes int, faults ...harness.Fault) harness.Config {
 	cfg.Seed, cfg.NodeCount, cfg.Concurrency = *seed, nodes, 12+2*(nodes-1)
 	cfg.TimeLimit, cfg.Faults, cfg.FaultEvery = *runTime, faults, min(*runTime/8, 5*time.Second)
 	cfg.AssignEvery, cfg.Rate = 16, 300
-	cfg.RPCTimeout, cfg.Settle = time.Second, 200*time.Millisecond
+	cfg.RPCTimeout, cfg.Settle, cfg.Availability = time.Second, 200*time.Millisecond, 0.5
 	return cfg
 }
 
