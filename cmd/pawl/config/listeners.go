@@ -79,7 +79,7 @@ func parseControllers(text string) (controllers []Controller, err error) {
 		id, addr, ok := strings.Cut(strings.TrimSpace(one), "@")
 		n, err := strconv.ParseInt(id, 10, 32)
 		if !ok || err != nil || n < 0 || addr == "" {
-			return nil, fmt.Errorf("%q, want id@host:port,...", one)
+			return nil, fmt.Errorf("%q, want id@host:port, separated by commas", one)
 		}
 		if err := hostPort(addr); err != nil {
 			return nil, err
