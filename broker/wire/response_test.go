@@ -42,12 +42,18 @@ func filled(t *testing.T, f *Frame) []byte {
 	return out
 }
 
-// fetchPair draws a response in our form and the same one in kmsg's.
-func fetchPair(rng *rand.Rand, version int16) (*FetchResponse, *kmsg.FetchResponse) {
+// random is bytes to send.
+func random(rng *rand.Rand) []byte {
 	data := make([]byte, 70000)
 	for i := range data {
 		data[i] = byte(rng.Uint32())
 	}
+	return data
+}
+
+// fetchPair draws a response with regions of data in our form, and the same one
+// in kmsg's.
+func fetchPair(rng *rand.Rand, data []byte, version int16) (*FetchResponse, *kmsg.FetchResponse) {
 	file := memory{Reader: bytes.NewReader(data)}
 	ours := &FetchResponse{Version: version}
 	theirs := kmsg.NewPtrFetchResponse()
@@ -86,10 +92,11 @@ func fetchPair(rng *rand.Rand, version int16) (*FetchResponse, *kmsg.FetchRespon
 
 func TestFetchResponseIsKmsgsWithTheHolesFilled(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
+	data := random(rng)
 	for version := int16(4); version <= 17; version++ {
 		var f Frame
 		for i := range 50 {
-			ours, theirs := fetchPair(rng, version)
+			ours, theirs := fetchPair(rng, data, version)
 			var want []byte
 			want = binary.BigEndian.AppendUint32(want, uint32(i))
 			if theirs.IsFlexible() {
@@ -142,10 +149,11 @@ func TestResponseHeaders(t *testing.T) {
 
 func TestFrameTakesManyResponses(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
+	data := random(rng)
 	var f Frame
 	var want []byte
 	for i := range int32(20) {
-		ours, _ := fetchPair(rng, 11)
+		ours, _ := fetchPair(rng, data, 11)
 		plain := APIVersions(3)
 		for _, body := range []Body{ours, plain} {
 			var one Frame

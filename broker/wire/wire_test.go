@@ -259,14 +259,14 @@ func TestProduceFactsAndTimestamp(t *testing.T) {
 }
 
 func TestProduceOfHostileArraysIsRefusedBeforeMemoryIsMade(t *testing.T) {
-	const size = 32 << 20
+	const size = 8<<20 + 64 // and topics for two bytes each
 	for _, version := range []int16{3, 9} {
 		frame := frameOf(produceRequest(version, nil))
 		body := make([]byte, size) // zeros: as many topics of no name as fit
 		if version >= 9 {
-			copy(body, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 7})
+			copy(body, []byte{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 1})
 		} else {
-			copy(body, []byte{0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff})
+			copy(body, []byte{0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0x3f, 0xff, 0xff})
 		}
 		frame = append(frame[:8+2+6:8+2+6], body...)
 		var before, after runtime.MemStats
