@@ -37,10 +37,9 @@ func (s *snapshot) parts() int { return len(s.segments) + 1 }
 // An indexReader reads a part's entries, a block at a time.
 type indexReader struct {
 	part
-	block     []byte
-	first     int64 // entry at the start of block
-	blockFile vfs.File
-	rebuilt   []indexEntry // in place of the file's entries, which are damaged
+	block   []byte
+	first   int64        // entry at the start of block
+	rebuilt []indexEntry // in place of the file's entries, which are damaged
 }
 
 const blockEntries = 102 // 4080 bytes
