@@ -300,9 +300,7 @@ func TestDeleteOfWhatIsNotThere(t *testing.T) {
 	name := "t"
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.Version = 6
-	for _, topic := range []kmsg.DeleteTopicsRequestTopic{{}, {Topic: &name, TopicID: id}, {TopicID: [16]byte{1}}, {TopicID: id}, {Topic: &name}} {
-		req.Topics = append(req.Topics, topic)
-	}
+	req.Topics = []kmsg.DeleteTopicsRequestTopic{{}, {Topic: &name, TopicID: id}, {TopicID: [16]byte{1}}, {TopicID: id}, {Topic: &name}}
 	topics := ask[*kmsg.DeleteTopicsResponse](w, req).Topics
 	for i, want := range []int16{invalidRequest, invalidRequest, unknownTopicID, 0, invalidRequest} {
 		if got := topics[i].ErrorCode; got != want {
