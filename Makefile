@@ -64,8 +64,8 @@ else
 	@$(call again,$(GO) test -count=1 -v -timeout 1h -run ^TestNodeUnderFaults$$ ./maelstrom -maelstrom.time $(TIME) -maelstrom.seed $(SEED))
 endif
 
-interop: ## real clients against real brokers
-	@$(call again,$(GO) test -count=1 ./workloads/... ./broker/standalone ./cmd/pawl/...)
+interop: ## clients that others wrote, against a real broker
+	@$(call again,$(GO) test -count=1 -v -timeout 1h -tags interop ./workloads/interop)
 
 bench: build ## Go benchmarks into bin/bench.txt, against bin/bench-base.txt if there is one; then pawl beside the null broker
 	@$(call again,$(GO) test -run ^$$ -bench . -benchmem -count $(COUNT) ./broker/... ./storage/... ./sim/... | tee bin/bench.txt)

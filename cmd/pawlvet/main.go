@@ -4,12 +4,11 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"os"
 
-	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/packages"
 
 	"github.com/pawlbroker/pawl/cmd/pawlvet/determinism"
@@ -17,8 +16,14 @@ import (
 	"github.com/pawlbroker/pawl/cmd/pawlvet/size"
 )
 
+const usage = `usage: pawlvet [packages]
+Checks determinism and layers, and lists the largest files and functions.
+Example: go run ./cmd/pawlvet ./...`
+
 func main() {
-	patterns := os.Args[1:]
+	flag.Usage = func() { fmt.Fprintln(flag.CommandLine.Output(), usage) }
+	flag.Parse()
+	patterns := flag.Args()
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
@@ -34,7 +39,7 @@ func main() {
 }
 
 // vet prints what it finds in the packages and returns how much it was.
-func vet(patterns []string) (findings int, err error) {
+func vet(patterns []string) (int, error) {
 	pkgs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax}, patterns...)
 	if err != nil {
 		return 0, err
@@ -50,17 +55,8 @@ func vet(patterns []string) (findings int, err error) {
 			core = append(core, p)
 		}
 	}
-	graph, err := checker.Analyze([]*analysis.Analyzer{determinism.Analyzer}, core, nil)
+	findings, waivers, err := determinism.Print(os.Stdout, core)
 	if err != nil {
-		return 0, err
-	}
-	for _, root := range graph.Roots {
-		if root.Err != nil {
-			return 0, root.Err
-		}
-		findings += len(root.Diagnostics)
-	}
-	if err := graph.PrintText(os.Stdout, -1); err != nil {
 		return 0, err
 	}
 	root, err := layers.Root(".")
@@ -72,6 +68,7 @@ func vet(patterns []string) (findings int, err error) {
 	for _, finding := range broken {
 		fmt.Println("layers:", finding)
 	}
+	fmt.Printf("determinism: %d packages, %d waivers\n", len(core), waivers)
 	fmt.Print(size.Of(pkgs[0].Fset, files, root, 10))
 	return findings + len(broken), err
 }

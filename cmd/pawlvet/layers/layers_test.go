@@ -44,6 +44,8 @@ func TestLoadTellsTestsFromTheRest(t *testing.T) {
 		"storage/log_test.go":      "package storage_test\n\nimport \"testing\"\n",
 		"storage/testdata/ours.go": "package broken\n\nimport \"net\"\n",
 		"broker/tcp/conn.go":       "package tcp\n",
+		"workloads/other/go.mod":   "module other\n",
+		"workloads/other/main.go":  "package main\n",
 	} {
 		file := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -22,6 +22,8 @@ func Load(root string) ([]Package, error) {
 		switch {
 		case err != nil:
 			return err
+		case d.IsDir() && name != "." && isModule(filepath.Join(root, name)):
+			return fs.SkipDir
 		case d.IsDir() && name != "." && (base == "testdata" || base == "vendor" || base[0] == '.' || base[0] == '_'):
 			return fs.SkipDir
 		case d.IsDir() || !strings.HasSuffix(base, ".go") || base[0] == '.' || base[0] == '_':
@@ -38,6 +40,11 @@ func Load(root string) ([]Package, error) {
 	}
 	slices.SortFunc(pkgs, func(a, b Package) int { return strings.Compare(a.Path, b.Path) })
 	return pkgs, nil
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 // addFile adds a file's imports to its package's.
@@ -73,7 +80,7 @@ func Root(dir string) (string, error) {
 		return "", err
 	}
 	for up := dir; ; up = filepath.Dir(up) {
-		if _, err := os.Stat(filepath.Join(up, "go.mod")); err == nil {
+		if isModule(up) {
 			return up, nil
 		}
 		if up == filepath.Dir(up) {

@@ -41,6 +41,7 @@ var may = map[string]string{
 	"workloads":                 "linearizability/history",
 	"workloads/appendlog":       "linearizability/history workloads",
 	"workloads/offsets":         "linearizability/history workloads",
+	"workloads/interop":         "",
 	"workloads/kafkaclient":     "linearizability/history workloads",
 	"workloads/kill9":           "",
 	"workloads/load":            "",
