@@ -260,10 +260,9 @@ func (n *fakeNode) send(client string, request protocol.SendRequest, answer prot
 			Term int `json:"term"`
 		}{protocol.SendResponse{Header: answer, Offset: told}, 3})
 	case f.lateSend == s.sends:
-		go func() {
-			time.Sleep(7 * time.Second)
+		time.AfterFunc(7*time.Second, func() {
 			n.reply(client, protocol.SendResponse{Header: answer, Offset: told})
-		}()
+		})
 	default:
 		n.reply(client, protocol.SendResponse{Header: answer, Offset: told})
 	}
