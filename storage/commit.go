@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/pawlbroker/pawl/storage/assert"
-	"github.com/pawlbroker/pawl/storage/journal"
 	"github.com/pawlbroker/pawl/storage/record"
 	"github.com/pawlbroker/pawl/storage/vfs"
 )
@@ -19,6 +18,7 @@ type Committed struct {
 // A stage is what a commit group does to one log.
 type stage struct {
 	log     *Log
+	prev    *snapshot // the log before the group
 	next    *snapshot
 	isNew   bool
 	durable bool // some write of the log must be durable
@@ -50,51 +50,9 @@ type sealing struct {
 // Any other error is final, unless it is a *DamageError: the store refuses
 // everything after it.
 func (s *Store) Commit(writes []Write) []Committed {
-	out := make([]Committed, len(writes))
-	if err := s.usable(); err != nil {
-		return allFailed(out, err)
-	}
-	stages, which := s.stages[:0], make([]int, len(writes))
-	var index map[LogID]int
-	sync := false
-	for i := range writes {
-		which[i], out[i].Err = s.stageWrite(&stages, &index, &writes[i])
-		sync = sync || out[i].Err == nil && !writes[i].PageCache
-	}
-	s.stages = stages
-	if err := s.commit(stages, sync); err != nil {
-		err = s.unlessFull(err)
-		for i := range out {
-			if out[i].Err == nil {
-				out[i].Err = err
-			}
-		}
-		return out
-	}
-	for i := range out {
-		if out[i].Err == nil {
-			out[i].View = View{stages[which[i]].log.view}
-		}
-	}
-	s.forget(stages)
-	return out
-}
-
-func allFailed(out []Committed, err error) []Committed {
-	for i := range out {
-		out[i].Err = err
-	}
-	return out
-}
-
-// forget lets go of what the stages refer to, and keeps their arrays.
-func (s *Store) forget(stages []stage) {
-	for i := range stages {
-		clear(stages[i].batches)
-		clear(stages[i].pieces)
-		clear(stages[i].sealed)
-		stages[i].log, stages[i].next = nil, nil
-	}
+	g := s.Begin(writes)
+	g.SyncSegments()
+	return g.Finish()
 }
 
 // stageWrite adds a write to its log's stage, unless it does not continue the log.
@@ -168,6 +126,7 @@ func (s *Store) stageOf(stages *[]stage, index *map[LogID]int, w *Write) (int, e
 		copied := *l.view
 		st.next = &copied
 	}
+	st.prev = st.log.view
 	*stages = all
 	if *index != nil {
 		(*index)[w.Log] = len(all) - 1
@@ -195,99 +154,6 @@ func (s *Store) stageBatch(st *stage, b record.Batch, segmentBytes int64) {
 
 func (st *stage) large(threshold int64) bool { return st.durable && st.bytes >= threshold }
 
-// commit writes staged logs and publishes them. Segments come first, since they
-// may find no space; then what the large ones hold is made durable, then the
-// journal's group, which is what counts.
-func (s *Store) commit(stages []stage, sync bool) error {
-	size, any := 0, false
-	for i := range stages {
-		st := &stages[i]
-		any = any || len(st.pieces) > 0
-		head := placeHead + journal.RecordOverhead
-		if st.large(s.cfg.LargeAppend) {
-			head = extentSize + journal.RecordOverhead
-		} else {
-			size += int(st.bytes)
-		}
-		size += head * len(st.pieces)
-	}
-	if !any {
-		return nil
-	}
-	s.journal.Begin(size)
-	err := s.writeStages(stages)
-	if err == nil {
-		err = s.journal.Append()
-	}
-	if errors.Is(err, ErrNoSpace) {
-		assert.Reached("storage: commit group found no space")
-		if undo := s.undo(stages); undo != nil {
-			return s.fail(undo)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if sync {
-		if err := s.journal.Sync(); err != nil {
-			return err
-		}
-	}
-	s.publish(stages)
-	return nil
-}
-
-func (s *Store) publish(stages []stage) {
-	for i := range stages {
-		st := &stages[i]
-		if len(st.pieces) == 0 {
-			continue
-		}
-		st.log.view = st.next
-		if st.isNew {
-			s.logs[st.next.log] = st.log
-			s.ids = nil
-		}
-	}
-}
-
-func (s *Store) writeStages(stages []stage) error {
-	var large []vfs.File
-	for i := range stages {
-		st := &stages[i]
-		for _, p := range st.pieces {
-			if err := s.writePiece(st, p, &large); err != nil {
-				return err
-			}
-		}
-		for _, c := range st.sealed {
-			if err := s.writeIndex(c.seg, c.at, c.entries); err != nil {
-				return err
-			}
-		}
-		if n := st.next; len(n.pending) >= flushEntries {
-			if err := s.writeIndex(n.active, n.indexed, n.pending); err != nil {
-				return err
-			}
-			n.indexed += int64(len(n.pending))
-			n.pending = nil
-		}
-	}
-	if len(large) == 0 {
-		return nil
-	}
-	if err := s.fs.SyncFiles(large); err != nil {
-		return fmt.Errorf("sync %d segments: %w", len(large), notSpace(err))
-	}
-	if s.newNames {
-		if err := s.fs.SyncDir(logsDir); err != nil {
-			return fmt.Errorf("sync %s: %w", logsDir, notSpace(err))
-		}
-		s.newNames = false
-	}
-	return nil
-}
-
 // notSpace hides that a sync found no space: a failed sync is final whatever
 // the reason.
 func notSpace(err error) error {
@@ -299,7 +165,7 @@ func notSpace(err error) error {
 
 // writePiece writes a piece to its segment and adds its record to the group. A
 // small piece is copied into the group, and written to the segment from there.
-func (s *Store) writePiece(st *stage, p piece, large *[]vfs.File) error {
+func (s *Store) writePiece(g *Group, st *stage, p piece) error {
 	if p.pos == 0 && p.seg.file.Load() == nil {
 		f, err := s.create(p.seg.name())
 		if err != nil {
@@ -315,7 +181,7 @@ func (s *Store) writePiece(st *stage, p piece, large *[]vfs.File) error {
 	at := place{st.next.log, p.seg.base, p.seg.generation, p.pos}
 	batches := st.batches[p.from:p.to]
 	if !st.large(s.cfg.LargeAppend) {
-		rec := s.journal.Add(placeHead + int(p.bytes))
+		rec := g.draft.Add(placeHead + int(p.bytes))
 		putPlace(rec, kindBatches, at)
 		body := rec[placeHead:]
 		for n := 0; len(batches) > 0; batches = batches[1:] {
@@ -323,10 +189,10 @@ func (s *Store) writePiece(st *stage, p piece, large *[]vfs.File) error {
 		}
 		return writeSegment(f, p.seg, body, p.pos)
 	}
-	*large = append(*large, f)
+	g.large = append(g.large, f)
 	r := logRecord{kind: kindExtent, place: at, len: p.bytes, first: batches[0].BaseOffset(),
 		offset: batches[len(batches)-1].NextOffset(), headers: headersOf(batches)}
-	copy(s.journal.Add(extentSize), r.encode())
+	copy(g.draft.Add(extentSize), r.encode())
 	return s.writeLarge(f, p, batches)
 }
 
@@ -359,12 +225,12 @@ func writeSegment(f vfs.File, g *segment, b []byte, pos int64) error {
 	return nil
 }
 
-// undo removes what a group that found no space has written. Nothing vouches
+// undo removes what a group's stages have written. Nothing vouches
 // for those bytes, so they need not be gone durably.
 func (s *Store) undo(stages []stage) error {
 	for i := range stages {
 		st := &stages[i]
-		v := st.log.view
+		v := st.prev
 		for _, p := range st.pieces {
 			keep, entries := int64(0), int64(0)
 			if p.seg == v.active {

@@ -31,9 +31,10 @@ type Log struct {
 
 // Store is all logs of a data directory and the quorum's journal.
 //
-// Commit, Truncate, Delete, RaiseStart, BeginCheckpoint, Close and View belong
-// to one goroutine at a time: the lane of logs. FinishCheckpoint and SaveQuorum
-// may each run on another. Views are free.
+// Begin, Commit, Truncate, Delete, RaiseStart, BeginCheckpoint, Close and View
+// belong to one goroutine at a time: the lane of logs. Groups that were begun may
+// be finished on others, in order; all but Begin want them finished before.
+// FinishCheckpoint and SaveQuorum may each run on another. Views are free.
 type Store struct {
 	fs  vfs.FS
 	cfg Config
@@ -42,7 +43,6 @@ type Store struct {
 	journal  *journal.Journal
 	logs     map[LogID]*Log
 	ids      []LogID // of logs, sorted; nil when out of date
-	stages   []stage // of the group being committed; kept for reuse
 	scratch  []byte
 	newNames bool             // files were created in logs since it was synced
 	dirty    []*segment       // written since the last checkpoint began
@@ -51,6 +51,9 @@ type Store struct {
 	buried   map[LogID]uint32 // graves when the last checkpoint began
 
 	quorum *journal.Journal // the lane of the quorum's
+
+	begin   sync.Mutex // held by Begin, and by what takes back groups that were begun
+	flights flights
 
 	finishing sync.Mutex // held by FinishCheckpoint and Close
 	mu        sync.Mutex
@@ -172,14 +175,15 @@ func (s *Store) SaveQuorum(records [][]byte, replace bool) error {
 	for _, r := range records {
 		size += len(r) + journal.RecordOverhead
 	}
-	s.quorum.Begin(size)
+	var d journal.Draft
+	d.Begin(size)
 	for _, r := range records {
-		copy(s.quorum.Add(len(r)), r)
+		copy(d.Add(len(r)), r)
 	}
 	if replace {
-		return s.unlessFull(s.quorum.Replace())
+		return s.unlessFull(s.quorum.Replace(&d))
 	}
-	if err := s.quorum.Append(); err != nil {
+	if err := s.quorum.Append(&d); err != nil {
 		return s.unlessFull(err)
 	}
 	return s.fail(s.quorum.Sync())

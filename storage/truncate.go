@@ -5,15 +5,17 @@ import (
 	"hash/crc32"
 
 	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/journal"
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
 // journalOne makes one record durable by itself.
 func (s *Store) journalOne(r logRecord) error {
 	b := r.encode()
-	s.journal.Begin(len(b))
-	copy(s.journal.Add(len(b)), b)
-	if err := s.journal.Append(); err != nil {
+	var d journal.Draft
+	d.Begin(len(b))
+	copy(d.Add(len(b)), b)
+	if err := s.journal.Append(&d); err != nil {
 		return err
 	}
 	return s.journal.Sync()

@@ -46,11 +46,21 @@ type Config struct {
 	// the lane Reads come one by one and on several goroutines, those of any
 	// other lane on one.
 	Run func([]job.Job) []job.Result
+	// Begin starts the first jobs of the lane of logs as one commit group, and
+	// returns the jobs behind, if such groups may overlap; else it returns nil
+	// and all the jobs. A nil Begin overlaps nothing.
+	Begin func([]job.Job) (Flight, []job.Job)
 	// Readers is how many goroutines look things up in logs.
 	Readers int
 	Network Network
 	Logger  *slog.Logger
 	Rand    *rand.Rand // nil for one seeded by the operating system
+}
+
+// Flight is a commit group that was begun.
+type Flight interface {
+	SyncSegments()        // may run beside other flights
+	Finish() []job.Result // after the flights begun before
 }
 
 // Host is a running node.
@@ -83,8 +93,11 @@ func Start(cfg Config, newNode func(broker.Env) Node) *Host {
 	for i := range h.lanes {
 		h.lanes[i] = newLane()
 		work, workers := h.runAll, 1
-		if job.Lane(i) == job.Reads {
+		switch job.Lane(i) {
+		case job.Reads:
 			work, workers = h.runOne, max(1, cfg.Readers)
+		case job.Logs:
+			work = h.runLogs
 		}
 		for range workers {
 			lanes.Go(func() { work(h.lanes[i]) })

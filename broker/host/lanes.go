@@ -71,26 +71,91 @@ func (l *lane) takeOne() (job.Job, bool) {
 	return j, true
 }
 
+// takeMore adds what has come meanwhile to jobs.
+func (l *lane) takeMore(jobs []job.Job) []job.Job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	jobs = append(jobs, l.jobs...)
+	clear(l.jobs)
+	l.jobs = l.jobs[:0]
+	return jobs
+}
+
 // runAll runs a lane whose jobs are one sequence: what has queued up while
 // others ran is one group.
 func (h *Host) runAll(l *lane) {
 	defer h.recoverCrash("lane")
 	var jobs []job.Job
-	var events []broker.Event
 	for {
 		jobs = l.takeAll(jobs)
 		if len(jobs) == 0 {
 			return
 		}
-		results := h.cfg.Run(jobs)
-		assert.That(len(results) == len(jobs), "host: not one result for each job")
+		h.run(jobs)
 		clear(jobs)
-		for _, r := range results {
-			events = append(events, broker.JobDone{Result: r})
+	}
+}
+
+func (h *Host) run(jobs []job.Job) {
+	results := h.cfg.Run(jobs)
+	assert.That(len(results) == len(jobs), "host: not one result for each job")
+	h.report(results)
+}
+
+func (h *Host) report(results []job.Result) {
+	events := make([]broker.Event, len(results))
+	for i, r := range results {
+		events[i] = broker.JobDone{Result: r}
+	}
+	h.inbox.post(events)
+}
+
+// maxFlights is how many large commit groups may be on their way at once.
+const maxFlights = 4
+
+// runLogs runs the lane of logs. Large commit groups overlap: while the segments
+// of one are being synced, those of the next are written. They are finished in
+// order, and nothing else runs before they are.
+func (h *Host) runLogs(l *lane) {
+	defer h.recoverCrash("lane of logs")
+	var flying sync.WaitGroup
+	defer flying.Wait()
+	slots := make(chan struct{}, maxFlights)
+	landed := make(chan struct{}) // closed when the newest flight has landed
+	close(landed)
+	var jobs []job.Job
+	for {
+		jobs = l.takeAll(jobs)
+		if len(jobs) == 0 {
+			return
 		}
-		h.inbox.post(events)
-		clear(events)
-		events = events[:0]
+		for rest := jobs; len(rest) > 0; {
+			var f Flight
+			if h.cfg.Begin != nil {
+				slots <- struct{}{}
+				if f, rest = h.cfg.Begin(rest); f == nil {
+					<-slots
+				}
+			}
+			if f == nil {
+				<-landed
+				rest = l.takeMore(rest)
+				h.run(rest)
+				clear(rest)
+				break
+			}
+			before, done := landed, make(chan struct{})
+			landed = done
+			flying.Go(func() {
+				defer h.recoverCrash("commit group")
+				defer close(done)
+				defer func() { <-slots }()
+				f.SyncSegments()
+				<-before
+				h.report(f.Finish())
+			})
+		}
+		clear(jobs)
 	}
 }
 

@@ -97,7 +97,15 @@ func (b *Broker) start(cfg Config, log *slog.Logger) error {
 	b.store = job.NewHolder(b.dir.FS, cfg.Storage)
 	b.node = &watched{ready: make(chan struct{})}
 	b.host = host.Start(host.Config{
-		Run: func(jobs []job.Job) []job.Result { return job.Run(b.store, jobs) }, Readers: cfg.Readers, Network: b.server, Logger: log,
+		Run: func(jobs []job.Job) []job.Result { return job.Run(b.store, jobs) },
+		Begin: func(jobs []job.Job) (host.Flight, []job.Job) {
+			f, rest := job.Begin(b.store, jobs)
+			if f == nil {
+				return nil, rest // and not an interface that holds nil
+			}
+			return f, rest
+		},
+		Readers: cfg.Readers, Network: b.server, Logger: log,
 	}, func(env broker.Env) host.Node {
 		b.node.start(broker.New(cfg.Node, env))
 		return b.node

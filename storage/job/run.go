@@ -59,21 +59,67 @@ func appends(jobs []Job) int {
 }
 
 func commit(h *Holder, jobs []Job, out []Result) []Result {
-	st := h.store.Load()
-	writes := make([]storage.Write, len(jobs))
-	for i, j := range jobs {
-		writes[i] = j.(Append).Write
-	}
-	var done []storage.Committed
-	if st != nil {
-		done = st.Commit(writes)
-	}
-	for i, j := range jobs {
-		if st == nil {
-			out = append(out, Result{Job: j, Err: errNoStore})
-			continue
+	f := begin(h, jobs)
+	f.SyncSegments()
+	return append(out, f.Finish()...)
+}
+
+// A Flight is a commit group of the lane of logs whose segments are written. It
+// must be finished, after the flights that were begun before it.
+type Flight struct {
+	jobs  []Job
+	group *storage.Group // nil if there is no store
+}
+
+// Begin is for hosts that overlap large commit groups: it begins the group that
+// the first jobs make, if that is large enough to be worth it, and returns the
+// jobs behind. Otherwise it returns no flight and all the jobs, which are to be
+// Run when every flight has been finished.
+func Begin(h *Holder, jobs []Job) (*Flight, []Job) {
+	n := appends(jobs)
+	bytes := int64(0)
+	for _, j := range jobs[:n] {
+		for _, b := range j.(Append).Batches {
+			bytes += int64(len(b))
 		}
-		out = append(out, Result{Job: j, Err: done[i].Err, View: done[i].View})
+	}
+	if bytes < h.cfg.LargeAppend {
+		return nil, jobs
+	}
+	return begin(h, append([]Job(nil), jobs[:n]...)), jobs[n:]
+}
+
+func begin(h *Holder, jobs []Job) *Flight {
+	f := &Flight{jobs: jobs}
+	if st := h.store.Load(); st != nil {
+		writes := make([]storage.Write, len(jobs))
+		for i, j := range jobs {
+			writes[i] = j.(Append).Write
+		}
+		f.group = st.Begin(writes)
+	}
+	return f
+}
+
+// SyncSegments makes durable what went to segments alone. It may run beside
+// other flights.
+func (f *Flight) SyncSegments() {
+	if f.group != nil {
+		f.group.SyncSegments()
+	}
+}
+
+// Finish commits the group and returns a result for each of its jobs.
+func (f *Flight) Finish() []Result {
+	out := make([]Result, len(f.jobs))
+	for i, j := range f.jobs {
+		out[i] = Result{Job: j, Err: errNoStore}
+	}
+	if f.group == nil {
+		return out
+	}
+	for i, c := range f.group.Finish() {
+		out[i].View, out[i].Err = c.View, c.Err
 	}
 	return out
 }

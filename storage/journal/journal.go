@@ -50,64 +50,64 @@ type Journal struct {
 	full    bool   // writing ahead found no space; not tried again in this file
 	err     error  // not nil once the journal cannot be trusted
 
-	buf   []byte // the group being built
-	count int    // records in it
-
 	mu     sync.Mutex
 	old    []Seq // finished files, ascending
 	spares []Seq // files that nothing needs
 }
 
-// Begin starts a new group, forgetting one that was not appended. sizeBytes is
-// a guess at what it will hold.
-func (j *Journal) Begin(sizeBytes int) {
-	if cap(j.buf) < groupHeader+sizeBytes {
-		j.buf = make([]byte, groupHeader, (groupHeader+sizeBytes)*5/4+2*sectorSize)
-	}
+// A Draft is a group that is being built. It may be used again once the group
+// was appended. The zero Draft is usable.
+type Draft struct {
+	buf   []byte
+	count int // records in it
+}
+
+// Begin empties the draft. sizeBytes is a guess at what it will hold.
+func (d *Draft) Begin(sizeBytes int) {
 	const keep = 8 << 20 // do not hold on to the buffer of one huge group
-	if cap(j.buf) > keep && sizeBytes < keep/4 {
-		j.buf = make([]byte, groupHeader, (groupHeader+sizeBytes)*5/4+2*sectorSize)
+	if need := groupHeader + sizeBytes; cap(d.buf) < need || cap(d.buf) > keep && sizeBytes < keep/4 {
+		d.buf = make([]byte, groupHeader, need*5/4+2*sectorSize)
 	}
-	j.buf, j.count = j.buf[:groupHeader], 0
+	d.buf, d.count = d.buf[:groupHeader], 0
 }
 
 // Add gives room for a record of n bytes in the group. The slice is good until
 // the group is appended, if Begin's guess was enough for the whole group;
 // else until the next Add.
-func (j *Journal) Add(n int) []byte {
-	j.buf = binary.BigEndian.AppendUint32(j.buf, uint32(n))
-	at := len(j.buf)
-	j.buf = slices.Grow(j.buf, n)[:at+n]
-	j.count++
-	return j.buf[at : at+n : at+n]
+func (d *Draft) Add(n int) []byte {
+	d.buf = binary.BigEndian.AppendUint32(d.buf, uint32(n))
+	at := len(d.buf)
+	d.buf = slices.Grow(d.buf, n)[:at+n]
+	d.count++
+	return d.buf[at : at+n : at+n]
 }
 
 // RecordOverhead is how many bytes a record costs beside its own.
 const RecordOverhead = recordOverhead
 
-// Append writes the group. It is durable after Sync. On ErrNoSpace nothing of
+// Append writes a group. It is durable after Sync. On ErrNoSpace nothing of
 // the group is left, and the journal can be used further.
-func (j *Journal) Append() error { return j.append(0) }
+func (j *Journal) Append(d *Draft) error { return j.append(d, 0) }
 
-func (j *Journal) append(flags uint32) error {
+func (j *Journal) append(d *Draft, flags uint32) error {
 	if j.err != nil {
 		return j.err
 	}
 	const slack = 2 * sectorSize // padding, and a few escapes
-	if j.pos > sectorSize && j.pos+int64(len(j.buf))+slack > j.cfg.FileBytes {
+	if j.pos > sectorSize && j.pos+int64(len(d.buf))+slack > j.cfg.FileBytes {
 		if err := j.Rotate(); err != nil {
 			return err
 		}
 	}
-	j.buf = seal(j.buf, j.count, flags, j.seq, j.next, j.durable)
-	if _, err := j.file.WriteAt(j.buf, j.pos); err != nil {
+	d.buf = seal(d.buf, d.count, flags, j.seq, j.next, j.durable)
+	if _, err := j.file.WriteAt(d.buf, j.pos); err != nil {
 		if errors.Is(err, vfs.ErrNoSpace) {
 			return j.cutBack(err)
 		}
 		return j.fail(err)
 	}
 	j.next++
-	j.pos += int64(len(j.buf))
+	j.pos += int64(len(d.buf))
 	j.size = max(j.size, j.pos)
 	return j.writeAhead()
 }
@@ -241,13 +241,13 @@ func (j *Journal) create(seq Seq, first uint64) (vfs.File, error) {
 	return file, j.fs.SyncDir(j.dir)
 }
 
-// Replace makes the group durable in the place of everything before it, and
+// Replace makes a group durable in the place of everything before it, and
 // removes the files that held that.
-func (j *Journal) Replace() error {
+func (j *Journal) Replace(d *Draft) error {
 	if err := j.Rotate(); err != nil {
 		return err
 	}
-	if err := j.append(flagReset); err != nil {
+	if err := j.append(d, flagReset); err != nil {
 		return err
 	}
 	if err := j.Sync(); err != nil {

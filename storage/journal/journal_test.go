@@ -53,11 +53,12 @@ func tryOpen(d vfs.FS, cfg Config, from From) (*Journal, []string, error) {
 }
 
 func (j *Journal) put(records ...string) error {
-	j.Begin(0)
+	var d Draft
+	d.Begin(0)
 	for _, r := range records {
-		copy(j.Add(len(r)), r)
+		copy(d.Add(len(r)), r)
 	}
-	return j.Append()
+	return j.Append(&d)
 }
 
 func must(t testing.TB, err error) {
@@ -274,11 +275,12 @@ func (m *journalMachine) Rotate(t *rapid.T) {
 func (m *journalMachine) Replace(t *rapid.T) {
 	g := m.group(t)
 	m.fused(t, func() error {
-		m.j.Begin(0)
+		var d Draft
+		d.Begin(0)
 		for _, r := range g {
-			copy(m.j.Add(len(r)), r)
+			copy(d.Add(len(r)), r)
 		}
-		err := m.j.Replace()
+		err := m.j.Replace(&d)
 		if err == nil {
 			m.synced, m.pending = g, nil
 			return nil
