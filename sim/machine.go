@@ -55,6 +55,7 @@ type machine struct {
 	disks       *rand.Rand
 
 	cleanly  bool // the last process stopped as asked, and none was started since
+	closing  bool // the store was closed, or was being, since it was last opened
 	failures int  // processes in a row that never served
 	dead     bool // it cannot be started any more
 	failed   error
@@ -213,6 +214,9 @@ func (m *machine) runLane(n job.Lane) {
 func (m *machine) work(jobs []job.Job) []job.Result {
 	t := &m.w.k.Trace
 	var results []job.Result
+	if _, last := jobs[len(jobs)-1].(job.Close); last {
+		m.closing = true
+	}
 	m.guard(func() { results = m.run(jobs) })
 	m.w.check.ReadErrors = m.w.check.ReadErrors || m.disk.Hits(simdisk.ReadError) > 0
 	t.Event(m.who, "ran", uint64(jobs[0].Lane()), uint64(len(jobs)), uint64(m.disk.Sum()))
@@ -233,7 +237,8 @@ func (m *machine) tellResults(n job.Lane) {
 	life := m.life
 	for _, r := range results {
 		if r.Recovered != nil {
-			m.w.check.Recovered(r.Recovered, m.clean)
+			m.w.check.Recovered(r.Recovered, m.clean, m.closing)
+			m.closing = false
 			m.w.noteRecovery(r.Recovered)
 		}
 		m.step(broker.JobDone{Result: r})
@@ -384,9 +389,9 @@ func (m *machine) exit(reason error) {
 	}
 	m.end()
 	m.w.net.Exit(m.id)
-	// An operator whose node gave up over its disk restarts the machine: what the
-	// page cache holds then is not to be trusted.
-	if reason != nil {
+	// After giving up over its disk a process may be started again at once, and
+	// then reads what the page cache holds, synced or not; or the machine is.
+	if reason != nil && k.Stream("exit", uint64(m.id), m.life).IntN(2) == 0 {
 		m.disk = m.disk.Crash(k.Stream("crash", uint64(m.id), m.life))
 	} else {
 		m.disk = m.disk.Kill()

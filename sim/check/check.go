@@ -186,8 +186,12 @@ func (c *Checker) damaged(p history.Partition, what string) {
 	c.Damage[p] = what
 }
 
-// Recovered looks at what a node found on its disk.
-func (c *Checker) Recovered(r *storage.Recovered, clean bool) {
+// Recovered looks at what a node found on its disk. clean says that the process
+// before it stopped in good order, perhaps that it was at it.
+func (c *Checker) Recovered(r *storage.Recovered, clean, perhaps bool) {
+	if r.Clean && !clean && !perhaps {
+		c.Violate("a crash is not taken for a clean stop", "the store says it was closed")
+	}
 	for i := range r.Logs {
 		l := &r.Logs[i]
 		p := history.Partition{Topic: c.topic, Index: l.ID.Partition}

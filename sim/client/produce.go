@@ -68,7 +68,7 @@ func (a *Actor) append(op workloads.Append) {
 	}
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks = int16(op.Acks)
-	req.TimeoutMillis = int32(a.session.patience / time.Millisecond)
+	req.TimeoutMillis = int32(a.session.patience / time.Millisecond / 2)
 	part := kmsg.NewProduceRequestTopicPartition()
 	part.Partition = op.Partition.Index
 	part.Records = a.batch

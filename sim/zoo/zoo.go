@@ -102,6 +102,9 @@ func block(lines []string, i int) (string, int) {
 	for i < len(lines) && !strings.HasPrefix(lines[i], "---") {
 		i++
 	}
+	if i == start {
+		return "", i
+	}
 	return strings.Join(lines[start:i], "\n") + "\n", i
 }
 
