@@ -59,6 +59,8 @@ type World struct {
 	load     workloads.Workload
 	sessions []*client.Session
 	actors   []*client.Actor
+	pipes    []*client.Pipeline
+	tail     *client.Tail
 
 	counts  map[string]int64 // what happened, by name
 	reached map[string]int64
@@ -138,7 +140,7 @@ func (w *World) setUp() bool {
 		w.sessions = append(w.sessions, client.NewSession(w.k, w.net, int(i), 0,
 			time.Duration(w.cfg.PatienceMillis)*time.Millisecond, w.breach))
 	}
-	client.CreateTopic(w.k, w.sessions[0], topicName, int32(w.cfg.Partitions), map[string]string{
+	client.CreateTopic(w.k, w.sessions[0], topicName, int32(w.partitions()), map[string]string{
 		"segment.bytes": fmt.Sprint(w.cfg.SegmentBytes),
 	}, func() { w.created = true })
 	if !w.runUntil(setupLimit, func() bool { return w.created }) && !w.ended() {
@@ -164,16 +166,33 @@ func (w *World) loaded() {
 		panic(err) // the configuration was validated
 	}
 	w.load = load
-	for i := range load.Clients() {
-		w.actors = append(w.actors, client.NewActor(w.k, w.sessions[i%len(w.sessions)], history.Client(i), load, w.check, client.Config{
-			Think: time.Duration(w.cfg.ThinkMicros) * time.Microsecond, MaxWait: 500 * time.Millisecond,
-			RestartPercent: int(w.cfg.RestartPercent), CompressedIn10: int(w.cfg.Compressed), Wall: w.wall,
-		}))
+	clients := client.Config{
+		Think: time.Duration(w.cfg.ThinkMicros) * time.Microsecond, MaxWait: 500 * time.Millisecond,
+		RestartPercent: int(w.cfg.RestartPercent), CompressedIn10: int(w.cfg.Compressed), Wall: w.wall,
 	}
+	for i := range load.Clients() {
+		w.actors = append(w.actors, client.NewActor(w.k, w.session(i), history.Client(i), load, w.check, clients))
+	}
+	for i := range int(w.cfg.Pipelines) {
+		id := load.Clients() + i
+		w.pipes = append(w.pipes, client.NewPipeline(w.k, w.session(id), history.Client(id), w.pipePartition(), w.check, clients))
+	}
+	w.tail = client.NewTail(w.k, w.session(load.Clients()+len(w.pipes)), topicName, w.partitions(), w.check, clients)
 	w.faults.begin(w)
 	w.runUntil(time.Duration(w.cfg.DurationMillis)*time.Millisecond, func() bool { return false })
 	w.faults.end()
 }
+
+// partitions is how many the topic has: those of the workload, and one for the
+// pipelines.
+func (w *World) partitions() int { return int(w.cfg.Partitions) + 1 }
+
+func (w *World) pipePartition() history.Partition {
+	return history.Partition{Topic: topicName, Index: int32(w.cfg.Partitions)}
+}
+
+// session is the one that a client has, perhaps with others.
+func (w *World) session(i int) *client.Session { return w.sessions[i%len(w.sessions)] }
 
 // healed waits until every operation has ended and everything is read, without
 // faults; then stops the node in good order and starts it once more.
@@ -199,7 +218,11 @@ func (w *World) healed() {
 		w.runUntil(settle, func() bool { return false })
 		w.load.Finish()
 		w.rest(false)
-		done = w.runUntil(limit, func() bool { return w.load.Finished() && w.idle() || m.dead })
+		w.tail.Steady()
+		w.tail.Forget()
+		done = w.runUntil(limit, func() bool {
+			return w.load.Finished() && w.idle() && w.tail.Done(int(w.cfg.Partitions)) || m.dead
+		})
 	}
 	if w.ended() {
 		return
@@ -207,6 +230,7 @@ func (w *World) healed() {
 	for _, a := range w.actors {
 		a.Retire()
 	}
+	w.tail.Retire()
 	if !done || m.dead {
 		if !m.spoiled {
 			w.stuck = w.whatIsStuck()
@@ -241,11 +265,19 @@ func (w *World) rest(resting bool) {
 	for _, a := range w.actors {
 		a.Rest(resting)
 	}
+	for _, p := range w.pipes {
+		p.Rest(true) // for good: only the workload has something left to do
+	}
 }
 
 func (w *World) idle() bool {
 	for _, a := range w.actors {
 		if _, busy := a.Busy(); busy {
+			return false
+		}
+	}
+	for _, p := range w.pipes {
+		if !p.Idle() {
 			return false
 		}
 	}
@@ -260,6 +292,11 @@ func (w *World) whatIsStuck() string {
 	for i, a := range w.actors {
 		if op, busy := a.Busy(); busy {
 			return fmt.Sprintf("the node is %s; client %d waits for %s", state, i, op)
+		}
+	}
+	for i, p := range w.pipes {
+		if !p.Idle() {
+			return fmt.Sprintf("the node is %s; pipeline %d has batches that are not acknowledged", state, i)
 		}
 	}
 	return "the node is " + state + "; not everything could be read"

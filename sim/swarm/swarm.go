@@ -24,6 +24,9 @@ type Config struct {
 	DurationMillis int64
 	// Producers, Idempotent and Readers are how many clients of each kind.
 	Producers, Idempotent, Readers int64
+	// Pipelines is how many idempotent producers there are that send several
+	// batches before the first is answered, to a partition of their own.
+	Pipelines int64
 	// Sessions is over how many connections they are spread.
 	Sessions int64
 	// Partitions of the one topic.
@@ -116,6 +119,7 @@ func (c *Config) fields() []field {
 		{"producers", &c.Producers, 0, 1000},
 		{"idempotent", &c.Idempotent, 0, 1000},
 		{"readers", &c.Readers, 0, 1000},
+		{"pipelines", &c.Pipelines, 0, 100},
 		{"sessions", &c.Sessions, 1, 1000},
 		{"partitions", &c.Partitions, 1, 10000},
 		{"acks", &c.Acks, -1, 1},
@@ -199,7 +203,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Producers: 2, Idempotent: 2, Readers: 2, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10,
@@ -233,6 +237,7 @@ func Draw(seed uint64, duration time.Duration, faults []Fault) Config {
 	c.DiskMicros = one(100, 1000, 5000, 20_000)
 	c.SplitPercent = one(0, 10, 60)
 	c.RestartPercent = one(0, 5, 30)
+	c.Pipelines = one(0, 1, 1, 2)
 	for _, f := range faults {
 		c.Faults[f] = drawRate(seed, f)
 	}

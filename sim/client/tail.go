@@ -1,0 +1,153 @@
+package client
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pawlbroker/pawl/linearizability/history"
+	"github.com/pawlbroker/pawl/sim/kernel"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// Tail reads all partitions of a topic with one fetch at a time, as a consumer
+// does, and starts anew now and then. What it reads is no part of the history;
+// the Watcher judges it. It is also who asks for metadata.
+type Tail struct {
+	k       *kernel.Kernel
+	session *Session
+	watch   Watcher
+	cfg     Config
+	rng     *rand.Rand
+	topic   string
+	next    []record.Offset // by partition
+	ends    []record.Offset // high watermarks last heard of, -1 before
+	retired bool
+	steady  bool // goes only forward
+}
+
+// NewTail returns a reader of a topic with the given number of partitions.
+func NewTail(k *kernel.Kernel, s *Session, topic string, partitions int, watch Watcher, cfg Config) *Tail {
+	t := &Tail{k: k, session: s, watch: watch, cfg: cfg, rng: k.Stream("tail"), topic: topic,
+		next: make([]record.Offset, partitions), ends: make([]record.Offset, partitions)}
+	t.Forget()
+	k.After(cfg.Think, t, 0, 0)
+	return t
+}
+
+// Forget makes Done mean: read to an end that is heard of from here on.
+func (t *Tail) Forget() {
+	for i := range t.ends {
+		t.ends[i] = -1
+	}
+}
+
+// Steady makes the tail only go forward from here on.
+func (t *Tail) Steady() { t.steady = true }
+
+// Retire makes the tail ask nothing more.
+func (t *Tail) Retire() { t.retired = true }
+
+// Done says whether a partition is read to its end.
+func (t *Tail) Done(partition int) bool {
+	return t.ends[partition] >= 0 && t.next[partition] >= t.ends[partition]
+}
+
+// Happen is for the kernel.
+func (t *Tail) Happen(kernel.What, uint64) {
+	switch {
+	case t.retired:
+	case t.rng.IntN(20) == 0:
+		t.metadata()
+	default:
+		t.fetch()
+	}
+}
+
+func (t *Tail) rest() {
+	t.k.After(kernel.Between(t.rng, 0, t.cfg.Think+5*time.Millisecond), t, 0, 0)
+}
+
+func (t *Tail) fetch() {
+	if !t.steady && t.rng.IntN(10) == 0 {
+		i := t.rng.IntN(len(t.next))
+		t.next[i] = record.Offset(t.rng.Int64N(int64(t.next[i]) + 1))
+	}
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID = -1
+	req.MaxWaitMillis = int32(t.rng.IntN(100))
+	req.MinBytes, req.MaxBytes = 1, int32(1+t.rng.IntN(64<<10))
+	req.SessionEpoch = int32(t.rng.IntN(2)) - 1
+	topic := kmsg.NewFetchRequestTopic()
+	topic.Topic = t.topic
+	first := t.rng.IntN(len(t.next)) // so that none starves behind the others
+	for i := range t.next {
+		part := kmsg.NewFetchRequestTopicPartition()
+		part.Partition = int32((first + i) % len(t.next))
+		part.FetchOffset = int64(t.next[part.Partition])
+		part.PartitionMaxBytes = int32(1 + t.rng.IntN(16<<10))
+		part.CurrentLeaderEpoch = -1
+		topic.Partitions = append(topic.Partitions, part)
+	}
+	req.Topics = append(req.Topics, topic)
+	t.session.Ask(req, func(resp kmsg.Response, err error) {
+		t.rest()
+		if err != nil {
+			return
+		}
+		for _, top := range resp.(*kmsg.FetchResponse).Topics {
+			for i := range top.Partitions {
+				t.took(&top.Partitions[i])
+			}
+		}
+	})
+}
+
+func (t *Tail) took(p *kmsg.FetchResponseTopicPartition) {
+	if p.ErrorCode != 0 {
+		return
+	}
+	if p.Partition < 0 || int(p.Partition) >= len(t.next) {
+		t.session.broken("Fetch answers for other partitions than asked")
+		return
+	}
+	part := history.Partition{Topic: t.topic, Index: p.Partition}
+	t.ends[p.Partition] = record.Offset(p.HighWatermark)
+	for rest := p.RecordBatches; len(rest) > 0; {
+		b, after, err := record.Cut(rest)
+		if err != nil {
+			t.watch.Spoiled(part, t.next[p.Partition], err.Error())
+			return
+		}
+		rest = after
+		if at := t.next[p.Partition]; b.NextOffset() <= at || b.BaseOffset() > at {
+			t.watch.Spoiled(part, at, errNotAsked.Error())
+			return
+		}
+		t.watch.Served(part, b)
+		t.next[p.Partition] = b.NextOffset()
+	}
+}
+
+func (t *Tail) metadata() {
+	req := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = kmsg.StringPtr(t.topic)
+	req.Topics = append(req.Topics, topic)
+	t.session.Ask(req, func(resp kmsg.Response, err error) {
+		t.rest()
+		if err != nil {
+			return
+		}
+		r := resp.(*kmsg.MetadataResponse)
+		switch {
+		case len(r.Topics) != 1:
+			t.session.broken("Metadata answers for other topics than asked")
+		case r.Topics[0].ErrorCode == codeUnknownTopic:
+			t.session.broken("Metadata has lost the topic")
+		case r.Topics[0].ErrorCode == 0 && (len(r.Topics[0].Partitions) != len(t.next) || len(r.Brokers) != 1):
+			t.session.broken("Metadata has other partitions or brokers than there are")
+		}
+	})
+}
