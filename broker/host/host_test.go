@@ -186,6 +186,19 @@ func TestFailedAssertionEndsTheNodeWithAnError(t *testing.T) {
 	}
 }
 
+func TestNudgeBeforeTheLoopFallsAsleepIsNotLost(t *testing.T) {
+	q := inbox{wake: make(chan struct{}, 1)}
+	never := func() (now, wake clock.Instant) { return 0, clock.Never }
+	q.nudge() // a lane crashed just after the loop had looked
+	if events := q.take(nil, never); len(events) != 0 {
+		t.Errorf("%v", events)
+	}
+	falling := func() (now, wake clock.Instant) { q.nudge(); return 0, clock.Never }
+	if events := q.take(nil, falling); len(events) != 0 {
+		t.Errorf("%v", events)
+	}
+}
+
 func TestShutdownWaitsForTheNode(t *testing.T) {
 	var order []string
 	var mu sync.Mutex

@@ -15,6 +15,7 @@ type inbox struct {
 	mu     sync.Mutex
 	events []broker.Event
 	asleep bool // the loop waits for wake
+	nudged bool // the next take does not wait
 	closed bool
 
 	wake  chan struct{} // holds one
@@ -36,15 +37,20 @@ func (q *inbox) post(events []broker.Event) {
 	}
 }
 
-// nudge ends a take that waits.
-func (q *inbox) nudge() { q.post(nil) }
+// nudge ends a take that waits, or else keeps the next one from waiting.
+func (q *inbox) nudge() {
+	q.mu.Lock()
+	q.nudged = true
+	q.mu.Unlock()
+	q.post(nil)
+}
 
 // take returns all events, or none once the time for a wake has come or after a
 // nudge. spare is memory to use again. times says what the time is and when the
 // wake is due.
 func (q *inbox) take(spare []broker.Event, times func() (now, wake clock.Instant)) []broker.Event {
 	q.mu.Lock()
-	if len(q.events) > 0 {
+	if len(q.events) > 0 || q.nudged {
 		defer q.mu.Unlock()
 		return q.swap(spare)
 	}
@@ -57,7 +63,7 @@ func (q *inbox) take(spare []broker.Event, times func() (now, wake clock.Instant
 		return spare[:0]
 	}
 	q.mu.Lock()
-	if len(q.events) > 0 {
+	if len(q.events) > 0 || q.nudged {
 		defer q.mu.Unlock()
 		return q.swap(spare)
 	}
@@ -100,7 +106,7 @@ func (q *inbox) sleep(now, due clock.Instant) bool {
 
 func (q *inbox) swap(spare []broker.Event) []broker.Event {
 	events := q.events
-	q.events = spare[:0]
+	q.events, q.nudged = spare[:0], false
 	return events
 }
 
