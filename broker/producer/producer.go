@@ -69,10 +69,20 @@ type entry struct {
 
 func (e *entry) last() *written { return &e.batches[len(e.batches)-1] }
 
+// refusal is the first batch of a producer of whose batches none was stored.
+type refusal struct {
+	epoch record.ProducerEpoch
+	first record.Sequence
+	seen  clock.Instant
+}
+
 // State is every producer of one partition.
+//
+// Invariant: no producer is in both maps.
 type State struct {
 	producers map[record.ProducerID]*entry
-	durable   record.Offset // batches below are on disk and stay
+	refused   map[record.ProducerID]refusal // in memory only: a new process has no request of an old connection
+	durable   record.Offset                 // batches below are on disk and stay
 }
 
 // Len is how many producers are known.
@@ -85,7 +95,9 @@ func (s *State) Len() int { return len(s.producers) }
 // batches it sent before, which were refused, could never be written.
 //
 // A producer without state on a partition that was written may start anywhere:
-// its state may have expired, or its records may have been deleted.
+// its state may have expired, or its records may have been deleted. But one whose
+// first batch was taken back must send that again: the batches that it sent
+// behind it, before it knew, would be stored without it, and it never could be.
 func (s *State) Check(b Batch, fresh bool) (base, next record.Offset, err error) {
 	if b.ID == record.NoProducer {
 		return -1, -1, nil
@@ -94,6 +106,10 @@ func (s *State) Check(b Batch, fresh bool) (base, next record.Offset, err error)
 	if e == nil {
 		if fresh && b.First != 0 {
 			return 0, 0, fmt.Errorf("%w: producer %d starts an empty partition at sequence %d", ErrOutOfOrder, b.ID, b.First)
+		}
+		if r, ok := s.refused[b.ID]; ok && r.epoch == b.Epoch && r.first != b.First {
+			assert.Reached("producer: batch behind one that was refused")
+			return 0, 0, fmt.Errorf("%w: producer %d was refused sequence %d, batch starts at %d", ErrOutOfOrder, b.ID, r.first, b.First)
 		}
 		return -1, -1, nil
 	}
@@ -134,6 +150,7 @@ func (s *State) Add(b Batch, now clock.Instant) {
 		}
 		e = &entry{}
 		s.producers[b.ID] = e
+		delete(s.refused, b.ID)
 	}
 	if n := len(e.batches); n > 0 {
 		assert.That(e.batches[n-1].next <= b.Base, "producer: batch below one that was added before")
@@ -164,11 +181,16 @@ func (s *State) Rollback(end record.Offset) {
 	s.durable = min(s.durable, end)
 	for _, id := range slices.Sorted(maps.Keys(s.producers)) {
 		e := s.producers[id]
+		first := e.batches[0]
 		for n := len(e.batches); n > 0 && e.batches[n-1].next > end; n-- {
 			e.batches = e.batches[:n-1]
 		}
 		if len(e.batches) == 0 {
 			delete(s.producers, id)
+			if s.refused == nil {
+				s.refused = make(map[record.ProducerID]refusal)
+			}
+			s.refused[id] = refusal{first.epoch, first.first, e.seen}
 		}
 	}
 }
@@ -178,6 +200,11 @@ func (s *State) Expire(before clock.Instant) {
 	for _, id := range slices.Sorted(maps.Keys(s.producers)) {
 		if s.producers[id].seen < before {
 			delete(s.producers, id)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.refused)) {
+		if s.refused[id].seen < before {
+			delete(s.refused, id)
 		}
 	}
 }

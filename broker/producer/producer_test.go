@@ -69,6 +69,7 @@ type stateMachine struct {
 	live    State
 	log     []Batch
 	durable record.Offset
+	refused map[record.ProducerID]Batch // the first batch of those of whom the log lost all
 }
 
 func (m *stateMachine) end() record.Offset {
@@ -116,6 +117,7 @@ func (m *stateMachine) Produce(t *rapid.T) {
 	b.Next = b.Base + record.Offset(count)
 	m.live.Add(b, 0)
 	m.log = append(m.log, b)
+	delete(m.refused, b.ID)
 }
 
 // want is what the model says of a batch.
@@ -123,6 +125,9 @@ func (m *stateMachine) want(b Batch) (record.Offset, error) {
 	last := m.last(b.ID)
 	if last == nil {
 		if len(m.log) == 0 && b.First != 0 {
+			return 0, ErrOutOfOrder
+		}
+		if r, ok := m.refused[b.ID]; ok && r.Epoch == b.Epoch && r.First != b.First {
 			return 0, ErrOutOfOrder
 		}
 		return -1, nil
@@ -166,13 +171,29 @@ func (m *stateMachine) Durable(t *rapid.T) {
 }
 
 func (m *stateMachine) Rollback(t *rapid.T) {
-	for m.end() > m.durable {
-		if rapid.Bool().Draw(t, "stop") {
-			break
-		}
-		m.log = m.log[:len(m.log)-1]
+	end := m.end()
+	for i := len(m.log) - 1; i >= 0 && m.log[i].Next > m.durable && !rapid.Bool().Draw(t, "stop"); i-- {
+		end = m.log[i].Base
 	}
+	m.cut(end)
 	m.live.Rollback(m.end())
+}
+
+// cut drops what reaches past end.
+func (m *stateMachine) cut(end record.Offset) {
+	var gone []Batch
+	for m.end() > end {
+		n := len(m.log) - 1
+		gone, m.log = append(gone, m.log[n]), m.log[:n]
+	}
+	for _, b := range gone { // the oldest comes last, and stays
+		if m.last(b.ID) == nil {
+			if m.refused == nil {
+				m.refused = make(map[record.ProducerID]Batch)
+			}
+			m.refused[b.ID] = b
+		}
+	}
 }
 
 func (m *stateMachine) Restart(t *rapid.T) {
@@ -182,9 +203,8 @@ func (m *stateMachine) Restart(t *rapid.T) {
 	}
 	again.Rollback(m.durable)
 	again.Durable(m.durable)
-	for m.end() > m.durable {
-		m.log = m.log[:len(m.log)-1]
-	}
+	m.refused = nil // known to the old process only
+	m.cut(m.durable)
 	m.live = again
 }
 
