@@ -6,10 +6,15 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 type Range struct {
 	Key        kmsg.Key
 	Advertised int16 // least version that ApiVersions names; at most Min
-	Min, Max   int16 // versions that are served, both inclusive
+	Min, Max   int16 // versions that are served, both inclusive; none if Min is above Max
 }
 
 // apis has every API that pawl serves, by key.
+//
+// FindCoordinator is advertised and not served: librdkafka takes a broker without
+// version 0 to be one without lz4, and then sends batches uncompressed. There
+// are no groups and no transactions, so the answer is always that no
+// coordinator can be found.
 //
 // Produce is advertised from 0 and served from 3: librdkafka before 2.11.1
 // takes a broker without version 0 to be one without gzip, snappy and lz4
@@ -22,6 +27,7 @@ var apis = [...]Range{
 	{kmsg.Fetch, 4, 4, 12},
 	{kmsg.ListOffsets, 1, 1, 7},
 	{kmsg.Metadata, 0, 0, 12},
+	{kmsg.FindCoordinator, 0, 3, 2},
 	{kmsg.ApiVersions, 0, 0, 4},
 	{kmsg.CreateTopics, 2, 2, 7},
 	{kmsg.DeleteTopics, 1, 1, 6},

@@ -67,9 +67,10 @@ var (
 const CodeNone int16 = 0
 
 const (
-	codeUnknown            int16 = -1
-	codeStorage            int16 = 56
-	codeUnsupportedVersion int16 = 35
+	codeUnknown                 int16 = -1
+	codeStorage                 int16 = 56
+	codeUnsupportedVersion      int16 = 35
+	codeCoordinatorNotAvailable int16 = 15
 )
 
 // codes is the only place where an error becomes a number of Kafka's. The first

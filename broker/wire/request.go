@@ -97,6 +97,8 @@ func refuse(body kmsg.Request, served Range) *Response {
 		if b.Version < served.Min {
 			return refuseProduce(b)
 		}
+	case *kmsg.FindCoordinatorRequest:
+		return &Response{Body: noCoordinator(b)}
 	case *kmsg.ApiVersionsRequest:
 		if b.Version >= 3 && !(isSoftwareName(b.ClientSoftwareName) && isSoftwareName(b.ClientSoftwareVersion)) {
 			resp := kmsg.NewPtrApiVersionsResponse()
@@ -128,6 +130,21 @@ func refuseProduce(b *kmsg.ProduceRequest) *Response {
 		resp.Topics = append(resp.Topics, topic)
 	}
 	return &Response{Body: resp}
+}
+
+// noCoordinator answers a FindCoordinator. For a group that is an error that
+// passes, so that a consumer which is given its partitions, and names a group
+// only because its library wants one, is not disturbed by it; for a transaction
+// it is one that does not.
+func noCoordinator(b *kmsg.FindCoordinatorRequest) *kmsg.FindCoordinatorResponse {
+	const transaction = 1
+	resp := b.ResponseKind().(*kmsg.FindCoordinatorResponse)
+	resp.NodeID, resp.Port = -1, -1
+	resp.ErrorCode, resp.ErrorMessage = codeCoordinatorNotAvailable, kmsg.StringPtr("this broker has no groups")
+	if b.CoordinatorType == transaction {
+		resp.ErrorCode, resp.ErrorMessage = codeUnsupportedVersion, kmsg.StringPtr("this broker has no transactions")
+	}
+	return resp
 }
 
 // isSoftwareName reports whether s has only letters, digits, '-' and '.', and

@@ -132,6 +132,33 @@ func TestOldProduceIsRefusedInItsOwnFormat(t *testing.T) {
 	}
 }
 
+// librdkafka compresses with lz4 only for a broker that names FindCoordinator 0.
+func TestCoordinatorsAreNamedAndNeverFound(t *testing.T) {
+	if r, ok := Served(kmsg.FindCoordinator.Int16()); !ok || r.Advertised != 0 {
+		t.Fatalf("advertised: %t, from %d", ok, r.Advertised)
+	}
+	for version := range int16(3) {
+		for kind, want := range map[int8]int16{0: 15, 1: 35} {
+			sent := kmsg.NewPtrFindCoordinatorRequest()
+			sent.Version, sent.CoordinatorKey, sent.CoordinatorType = version, "g", kind
+			if version == 0 {
+				want = 15 // it does not say what kind
+			}
+			req, answer, err := Decode(frameOf(sent), decompressed)
+			if err != nil || answer == nil {
+				t.Fatal(answer, err)
+			}
+			var f Frame
+			if err := f.Append(req.Correlation, answer.Body); err != nil {
+				t.Fatal(err)
+			}
+			if resp := answer.Body.(*kmsg.FindCoordinatorResponse); resp.ErrorCode != want || resp.NodeID != -1 {
+				t.Errorf("version %d, kind %d: error %d, node %d", version, kind, resp.ErrorCode, resp.NodeID)
+			}
+		}
+	}
+}
+
 func TestWhatCannotBeAnsweredIsAnError(t *testing.T) {
 	fetch := kmsg.NewPtrFetchRequest()
 	fetch.Version = 13
