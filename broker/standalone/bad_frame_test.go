@@ -122,6 +122,23 @@ func TestHalfAFrameThenSilence(t *testing.T) {
 	}
 }
 
+// TestBigFramesThatDoNotArriveHoldBackNobody: a handful of clients announce all
+// the memory there is for requests, and send nothing more.
+func TestBigFramesThatDoNotArriveHoldBackNobody(t *testing.T) {
+	b := serve(t)
+	for range 5 {
+		dial(t, b).put(append(binary.BigEndian.AppendUint32(nil, 90<<20), 0, 0, 0, 9))
+	}
+	w := dial(t, b)
+	w.topic("t")
+	for range 100 { // by then they have what they wait for
+		w.write("t", string(make([]byte, 30_000)))
+	}
+	if p := w.fetch(fetchOf("t", 0)); p.ErrorCode != 0 || len(p.RecordBatches) < 30_000 {
+		t.Errorf("error %d, %d bytes", p.ErrorCode, len(p.RecordBatches))
+	}
+}
+
 // TestAnswersComeInTheOrderOfTheRequests: kafka-python sends the second before
 // the first is answered, and a Metadata that creates a topic takes longer than
 // the ApiVersions behind it.

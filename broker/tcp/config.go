@@ -21,7 +21,8 @@ type Config struct {
 	InFlight int
 	// RequestMemory is how many bytes all requests together may take, from
 	// before their body is read until their response is sent: one half for
-	// frames, one for what is decoded of them. Beside it there are the buffers of
+	// frames, three eighths for what is decoded of them, one eighth for requests
+	// that are small, frame and all. Beside it there are the buffers of
 	// MaxConnections and as many MaxDecompressed as there are processors.
 	RequestMemory int64
 	// IdleTimeout is how long a connection may be silent. Kafka:

@@ -174,11 +174,11 @@ func (c *conn) readAll() error {
 		if !c.waitRoom() {
 			return errGone
 		}
-		frame, cost, err := c.readFrame()
+		frame, has, err := c.readFrame()
 		if err != nil {
 			return err
 		}
-		if err := c.decode(frame, cost); err != nil {
+		if err := c.decode(frame, has); err != nil {
 			return err
 		}
 	}
@@ -208,51 +208,56 @@ func (c *conn) waitAnswered() {
 }
 
 // readFrame reads the next request. Memory for it is taken from the budget
-// before any is made; cost is how much.
-func (c *conn) readFrame() (frame []byte, cost int64, err error) {
+// before any is made; has is how much.
+func (c *conn) readFrame() (frame []byte, has held, err error) {
 	if c.in.Buffered() == 0 {
 		if err := c.waitIdle(); err != nil {
-			return nil, 0, err
+			return nil, held{}, err
 		}
 	}
 	prefix, err := c.peek(wire.PrefixSize)
 	if err != nil {
-		return nil, 0, err
+		return nil, held{}, err
 	}
 	if !c.greeted {
 		if err := wire.Hello(prefix); err != nil {
-			return nil, 0, err
+			return nil, held{}, err
 		}
 		c.greeted = true
 	}
 	size, err := wire.FrameSize(prefix, c.s.cfg.MaxRequestBytes)
 	if err != nil {
-		return nil, 0, err
+		return nil, held{}, err
 	}
 	header, err := c.peek(wire.PrefixSize + wire.CostHeader)
 	if err != nil {
-		return nil, 0, err
+		return nil, held{}, err
 	}
-	cost, err = wire.Cost(header[wire.PrefixSize:], size)
+	cost, err := wire.Cost(header[wire.PrefixSize:], size)
 	if err != nil {
-		return nil, 0, err
+		return nil, held{}, err
 	}
-	if cost, err = c.take(c.s.frames, cost); err != nil {
-		return nil, 0, err
+	if cost <= smallCost {
+		has.small, err = c.take(c.s.small, cost)
+	} else {
+		has.frame, err = c.take(c.s.frames, cost)
+	}
+	if err != nil {
+		return nil, held{}, err
 	}
 	c.in.Discard(wire.PrefixSize)
 	frame = make([]byte, size)
 	if c.in.Buffered() < size {
 		if err := c.expectBytes(size); err != nil {
-			c.s.frames.give(cost)
-			return nil, 0, err
+			c.s.give(has)
+			return nil, held{}, err
 		}
 	}
 	if _, err := io.ReadFull(c.in, frame); err != nil {
-		c.s.frames.give(cost)
-		return nil, 0, c.late(err)
+		c.s.give(has)
+		return nil, held{}, c.late(err)
 	}
-	return frame, cost, nil
+	return frame, has, nil
 }
 
 // peek returns the next n bytes of a request that has begun.
@@ -330,10 +335,8 @@ func (c *conn) take(b *budget, n int64) (int64, error) {
 	return n, nil
 }
 
-// decode makes a frame, for which cost was taken, an event or an answer at
-// once.
-func (c *conn) decode(frame []byte, cost int64) error {
-	has := held{frame: cost}
+// decode makes a frame, for which has was taken, an event or an answer at once.
+func (c *conn) decode(frame []byte, has held) error {
 	growth, err := wire.Growth(frame)
 	if err == nil && growth > 0 {
 		has.growth, err = c.take(c.s.growth, growth)
@@ -348,10 +351,9 @@ func (c *conn) decode(frame []byte, cost int64) error {
 		c.s.give(has)
 		return err
 	}
-	keeps := held{}
-	keeps.frame, keeps.growth = req.Held()
-	keeps.frame, keeps.growth = min(keeps.frame, has.frame), min(keeps.growth, has.growth)
-	c.s.give(held{has.frame - keeps.frame, has.growth - keeps.growth})
+	size, growth := req.Held()
+	keeps := held{min(size, has.small), min(size, has.frame), min(growth, has.growth)}
+	c.s.give(held{has.small - keeps.small, has.frame - keeps.frame, has.growth - keeps.growth})
 
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,8 +32,9 @@ type Server struct {
 	log        *slog.Logger
 	complaints complaints
 	post       func(...broker.Event)
-	frames     *budget       // what requests take before they are read, wire.Cost
-	growth     *budget       // and before they are decoded, wire.Growth; always taken after frames
+	small      *budget       // what small requests take before they are read, wire.Cost
+	frames     *budget       // what other requests take before they are read, wire.Cost
+	growth     *budget       // and before they are decoded, wire.Growth; always taken after those
 	decoders   chan struct{} // one for each processor: bounds what decompression takes
 	closing    atomic.Bool   // no request is read any more
 	workers    sync.WaitGroup
@@ -49,12 +50,20 @@ type Server struct {
 	touched []*conn // likewise
 }
 
-// held is what a request has taken of the two budgets.
-type held struct{ frame, growth int64 }
+// smallCost is the most that a small request costs. Small requests have a budget
+// of their own, so that a few big ones which are announced and do not arrive
+// hold back nobody but other big ones.
+const smallCost = 256 << 10 // bytes
 
-func (h *held) add(o held) { h.frame, h.growth = h.frame+o.frame, h.growth+o.growth }
+// held is what a request has taken of the budgets.
+type held struct{ small, frame, growth int64 }
+
+func (h *held) add(o held) {
+	h.small, h.frame, h.growth = h.small+o.small, h.frame+o.frame, h.growth+o.growth
+}
 
 func (s *Server) give(h held) {
+	s.small.give(h.small)
 	s.frames.give(h.frame)
 	s.growth.give(h.growth)
 }
@@ -72,7 +81,8 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: log, complaints: complaints{log: log},
 		frames:    newBudget(cfg.RequestMemory - cfg.RequestMemory/2),
-		growth:    newBudget(cfg.RequestMemory / 2),
+		growth:    newBudget(cfg.RequestMemory/2 - cfg.RequestMemory/8),
+		small:     newBudget(cfg.RequestMemory / 8),
 		decoders:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[uint64]*conn{},

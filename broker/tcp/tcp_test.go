@@ -110,7 +110,7 @@ func open(t testing.TB, cfg Config, on func(broker.Env, broker.Event)) *door {
 }
 
 // taken is how much memory requests have.
-func (d *door) taken() int64 { return d.frames.taken() + d.growth.taken() }
+func (d *door) taken() int64 { return d.small.taken() + d.frames.taken() + d.growth.taken() }
 
 // client is one connection to a door.
 type client struct {
