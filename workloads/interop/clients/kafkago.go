@@ -172,8 +172,14 @@ func kafkaGoConn(ctx context.Context, addr, topic string) error {
 	if partitions, err := c.ReadPartitions(topic); err != nil || len(partitions) != 1 || partitions[0].Leader.ID != 1 {
 		return fmt.Errorf("partitions %+v: %w", partitions, err)
 	}
+	if err := c.CreateTopics(kafka.TopicConfig{Topic: topic + "-2", NumPartitions: 1, ReplicationFactor: 1}); err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	if err := c.DeleteTopics(topic + "-2"); err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
 	ok("kafka-go Conn: controller, create, write, offsets, seek, read, partitions, delete")
-	return c.DeleteTopics(topic)
+	return nil
 }
 
 // kafkaGoClient uses kafka.Client, one request at a time.
