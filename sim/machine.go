@@ -35,9 +35,10 @@ type machine struct {
 	// Of the process that runs now; node is nil if none does.
 	life     uint64 // counts processes; what an earlier one scheduled is void
 	node     *broker.Node
-	run      func([]job.Job) []job.Result
+	work     runner
 	born     clock.Instant
 	lanes    [job.Lanes]lane
+	flightID uint64
 	lookups  []job.Result // results of reads by slot; free ones have no Job
 	free     []int
 	wakeAt   clock.Instant
@@ -63,18 +64,13 @@ type machine struct {
 	spoiled  bool // bits have flipped or sectors broken
 }
 
-// lane is one queue of disk work.
-type lane struct {
-	queue   []job.Job
-	results []job.Result // of the group that ran, to be told at once
-	busy    bool         // something is scheduled
-}
-
 // What happens to a machine. The life it belongs to is in the low half of the
 // argument, a number in the high half.
 const (
 	whatBoot kernel.What = iota
 	whatLane
+	whatSync
+	whatFinish
 	whatResults
 	whatLookup
 	whatLookupDone
@@ -108,6 +104,10 @@ func (m *machine) Happen(what kernel.What, arg uint64) {
 	switch what {
 	case whatLane:
 		m.runLane(job.Lane(n))
+	case whatSync:
+		m.syncFlight(n)
+	case whatFinish:
+		m.finishFlight()
 	case whatResults:
 		m.tellResults(job.Lane(n))
 	case whatLookup:
@@ -145,7 +145,7 @@ func (m *machine) boot() {
 	m.clean, m.cleanly = m.cleanly, false
 	m.disks = k.Stream("disk", uint64(m.id), m.life)
 	m.door = door{m: m}
-	m.run = newRunner(m.disk, m.w.storageConfig())
+	m.work = newRunner(m.disk, m.w.storageConfig())
 	k.Trace.Event(m.who, "boot", m.life, 0, 0)
 	env := broker.Env{
 		Clock: m, Disk: m, Network: m, Log: m,
@@ -174,104 +174,6 @@ func (m *machine) Log(level slog.Level, msg string, attrs ...slog.Attr) {
 		fmt.Fprintf(&b, " %s=%s", a.Key, a.Value)
 	}
 	m.w.k.Trace.Say(m.who, b.String())
-}
-
-// Submit implements broker.Disk.
-func (m *machine) Submit(j job.Job) {
-	n := j.Lane()
-	l := &m.lanes[n]
-	l.queue = append(l.queue, j)
-	if n == job.Reads {
-		m.after(m.diskDelay(), whatLookup, 0)
-		return
-	}
-	if !l.busy {
-		l.busy = true
-		m.after(m.diskDelay(), whatLane, uint64(n))
-	}
-}
-
-func (m *machine) diskDelay() time.Duration {
-	d := kernel.Skewed(m.disks, 10*time.Microsecond, time.Duration(m.w.cfg.DiskMicros)*time.Microsecond)
-	if m.slowUntil > m.w.k.Now() {
-		d *= 50
-	}
-	return d
-}
-
-// runLane runs everything that waits in a lane as one group.
-func (m *machine) runLane(n job.Lane) {
-	l := &m.lanes[n]
-	jobs := l.queue
-	l.queue = nil
-	l.results = m.work(jobs)
-	if m.node != nil {
-		m.after(m.diskDelay(), whatResults, uint64(n))
-	}
-}
-
-// work runs jobs, unless the machine dies over them.
-func (m *machine) work(jobs []job.Job) []job.Result {
-	t := &m.w.k.Trace
-	var results []job.Result
-	if _, last := jobs[len(jobs)-1].(job.Close); last {
-		m.closing = true
-	}
-	m.guard(func() { results = m.run(jobs) })
-	m.w.check.ReadErrors = m.w.check.ReadErrors || m.disk.Hits(simdisk.ReadError) > 0
-	t.Event(m.who, "ran", uint64(jobs[0].Lane()), uint64(len(jobs)), uint64(m.disk.Sum()))
-	if m.disk.Crashed() {
-		m.powerOff()
-		return nil
-	}
-	if m.node != nil && len(results) != len(jobs) {
-		m.w.check.Violate("one result for each job", "%d jobs, %d results", len(jobs), len(results))
-	}
-	return results
-}
-
-func (m *machine) tellResults(n job.Lane) {
-	l := &m.lanes[n]
-	results := l.results
-	l.results = nil
-	life := m.life
-	for _, r := range results {
-		if r.Recovered != nil {
-			m.w.check.Recovered(r.Recovered, m.clean, m.closing)
-			m.closing = false
-			m.w.noteRecovery(r.Recovered)
-		}
-		m.step(broker.JobDone{Result: r})
-		if m.life != life || m.node == nil {
-			return
-		}
-	}
-	l.busy = len(l.queue) > 0
-	if l.busy {
-		m.after(m.diskDelay(), whatLane, uint64(n))
-	}
-}
-
-// runLookup runs one job of the lane whose jobs overtake each other.
-func (m *machine) runLookup() {
-	l := &m.lanes[job.Reads]
-	if len(l.queue) == 0 {
-		return
-	}
-	j := l.queue[0]
-	l.queue = l.queue[1:]
-	results := m.work([]job.Job{j})
-	if m.node == nil || len(results) != 1 {
-		return
-	}
-	slot := len(m.lookups)
-	if n := len(m.free); n > 0 {
-		slot, m.free = m.free[n-1], m.free[:n-1]
-	} else {
-		m.lookups = append(m.lookups, job.Result{})
-	}
-	m.lookups[slot] = results[0]
-	m.after(m.diskDelay(), whatLookupDone, uint64(slot))
 }
 
 // step gives the node an event, and checks it afterwards.
@@ -407,7 +309,7 @@ func (m *machine) exit(reason error) {
 // end drops the process.
 func (m *machine) end() {
 	m.w.beforeEnd(m)
-	m.node, m.run = nil, nil
+	m.node, m.work = nil, runner{}
 	m.door = door{m: m}
 	m.pausedUntil = 0
 	m.life++

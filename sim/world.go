@@ -266,7 +266,7 @@ func (w *World) rest(resting bool) {
 		a.Rest(resting)
 	}
 	for _, p := range w.pipes {
-		p.Rest(true) // for good: only the workload has something left to do
+		p.Retire() // for good: only the workload has something left to do
 	}
 }
 

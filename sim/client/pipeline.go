@@ -36,7 +36,7 @@ type Pipeline struct {
 	flight   []*sent // not acknowledged yet, oldest first
 	round    uint64  // counts attempts to send everything again
 	resend   bool    // one is due
-	resting  bool
+	resting  bool    // for good
 	acked    int64
 }
 
@@ -58,8 +58,8 @@ func NewPipeline(k *kernel.Kernel, s *Session, id history.Client, part history.P
 	return p
 }
 
-// Rest makes the pipeline make no new batches.
-func (p *Pipeline) Rest(resting bool) { p.resting = resting }
+// Retire makes the pipeline make no new batches.
+func (p *Pipeline) Retire() { p.resting = true }
 
 // Idle says whether everything it has made is acknowledged.
 func (p *Pipeline) Idle() bool { return len(p.flight) == 0 }
@@ -68,6 +68,9 @@ func (p *Pipeline) Idle() bool { return len(p.flight) == 0 }
 func (p *Pipeline) Happen(what kernel.What, round uint64) {
 	switch {
 	case what == whatSend:
+		if p.resting && p.Idle() {
+			return
+		}
 		p.k.After(kernel.Between(p.rng, 0, p.cfg.Think), p, whatSend, 0)
 		p.make()
 	case round == p.round:
@@ -119,6 +122,7 @@ func (p *Pipeline) send() {
 		topic.Partitions = append(topic.Partitions, part)
 		req.Topics = append(req.Topics, topic)
 		round := p.round
+		p.k.Trace.Event(p.session.who, "pipeline sends", uint64(s.batch.ProducerID()), uint64(s.batch.BaseSequence()), round)
 		p.session.Ask(req, func(resp kmsg.Response, err error) { p.answered(s, round, resp, err) })
 	}
 }
@@ -134,6 +138,7 @@ func (p *Pipeline) again() {
 }
 
 func (p *Pipeline) answered(s *sent, round uint64, resp kmsg.Response, err error) {
+	p.k.Trace.Event(p.session.who, "pipeline hears", uint64(s.batch.ProducerID()), uint64(s.batch.BaseSequence()), round)
 	if round != p.round {
 		return // everything is sent again already, and will be answered again
 	}

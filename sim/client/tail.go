@@ -66,7 +66,7 @@ func (t *Tail) Happen(kernel.What, uint64) {
 }
 
 func (t *Tail) rest() {
-	t.k.After(kernel.Between(t.rng, 0, t.cfg.Think+5*time.Millisecond), t, 0, 0)
+	t.k.After(kernel.Between(t.rng, 5*time.Millisecond, t.cfg.Think+60*time.Millisecond), t, 0, 0)
 }
 
 func (t *Tail) fetch() {
