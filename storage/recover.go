@@ -15,8 +15,16 @@ import (
 
 const spareJournals = 2 // files kept for reuse
 
-func (c Config) journal(spares int) journal.Config {
-	return journal.Config{FileBytes: c.JournalFileBytes, GrowBytes: c.JournalGrowBytes, Spares: spares}
+// quorumGrowBytes is how much of the quorum's journal is zeroed ahead at a time,
+// at most. Metadata is little, and its first save is part of every first start.
+const quorumGrowBytes = 32 << 10
+
+func (c Config) journal() journal.Config {
+	return journal.Config{FileBytes: c.JournalFileBytes, GrowBytes: c.JournalGrowBytes, Spares: spareJournals}
+}
+
+func (c Config) quorum() journal.Config {
+	return journal.Config{FileBytes: c.JournalFileBytes, GrowBytes: min(c.JournalGrowBytes, quorumGrowBytes)}
 }
 
 // Open recovers the store of a data directory: the last checkpoint, and the
@@ -28,25 +36,16 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 	s.newNames = true // a process that was killed may have left some
 	var out Recovered
 	payload, err := checkpoint.Read(fsys, checkpointName)
-	if errors.Is(err, fs.ErrNotExist) {
+	var mark cleanMark
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		out.Missing = true
 		payload, err = firstStart(fsys, cfg)
+	case err == nil:
+		mark, out.Clean, err = laterStart(fsys)
 	}
 	if err != nil {
 		return nil, out, err
-	}
-	var mark cleanMark
-	if mark, out.Clean, err = takeClean(fsys); err != nil {
-		return nil, out, err
-	}
-	if err := fsys.Remove(checkpointName + checkpoint.Suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, out, fmt.Errorf("remove half-written checkpoint: %w", err)
-	}
-	// The checkpoint may be there by a rename that was never synced. What is done
-	// from here on, above all the reuse of journal files, must not meet the one
-	// before it again. And a clean mark that comes back would be a lie.
-	if err := fsys.SyncDir(""); err != nil {
-		return nil, out, fmt.Errorf("sync the data directory: %w", err)
 	}
 	c, err := s.decode(payload)
 	if err != nil {
@@ -54,13 +53,13 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 	}
 	from := journal.From{Seq: c.seq, Durable: max(mark.journal, c.last), Exact: out.Clean}
 	r := newReplay(s, c)
-	if s.journal, err = journal.Open(fsys, journalDir, s.cfg.journal(spareJournals), from, r.group); err != nil {
+	if s.journal, err = journal.Open(fsys, journalDir, s.cfg.journal(), from, r.group); err != nil {
 		return nil, out, err
 	}
 	if err := r.materialise(from); err != nil {
 		return nil, out, err
 	}
-	s.quorum, err = journal.Open(fsys, quorumDir, s.cfg.journal(0), journal.From{Durable: mark.quorum, Exact: out.Clean}, func(g journal.Group) error {
+	s.quorum, err = journal.Open(fsys, quorumDir, s.cfg.quorum(), journal.From{Durable: mark.quorum, Exact: out.Clean}, func(g journal.Group) error {
 		if g.Reset {
 			out.Quorum = nil
 		}
@@ -81,25 +80,78 @@ func Open(fsys vfs.FS, cfg Config) (*Store, Recovered, error) {
 
 // firstStart makes an empty directory a data directory. The checkpoint is there
 // before anything that it could vouch for, so that one that is missing later is
-// known to be lost.
+// known to be lost. One sync makes it, the directories and what the host wrote
+// beside them durable.
 func firstStart(fsys vfs.FS, cfg Config) ([]byte, error) {
-	for _, dir := range []string{logsDir, journalDir, quorumDir} {
-		names, err := fsys.List(dir)
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", dir, err)
-		}
-		if len(names) > 0 {
-			return nil, &DamageError{File: checkpointName, What: "missing, but there are files in " + dir}
-		}
-		if err := fsys.Mkdir(dir); err != nil {
-			return nil, fmt.Errorf("make %s: %w", dir, err)
-		}
+	names, err := fsys.List("")
+	if err != nil {
+		return nil, fmt.Errorf("list the data directory: %w", err)
 	}
-	if err := fsys.SyncDir(""); err != nil {
-		return nil, fmt.Errorf("sync the data directory: %w", err)
+	if slices.Contains(names, cleanName) {
+		return nil, &DamageError{File: checkpointName, What: "missing, but there is a clean mark"}
+	}
+	used, err := usedDirectory(fsys)
+	if err != nil {
+		return nil, err
+	}
+	if used != "" {
+		return nil, &DamageError{File: checkpointName, What: "missing, but there are files in " + used}
+	}
+	if err := makeDirectories(fsys); err != nil {
+		return nil, err
 	}
 	payload := encodeCheckpointHead(cfg.IndexIntervalBytes, 1, 0, 0)
 	return payload, checkpoint.Write(fsys, checkpointName, payload)
+}
+
+// laterStart readies a directory that has a checkpoint.
+func laterStart(fsys vfs.FS) (mark cleanMark, clean bool, err error) {
+	if mark, clean, err = takeClean(fsys); err != nil {
+		return mark, false, err
+	}
+	if err := fsys.Remove(checkpointName + checkpoint.Suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return mark, false, fmt.Errorf("remove half-written checkpoint: %w", err)
+	}
+	// A crash in the first start may have left the checkpoint and not all of the
+	// directories. Once there is a file in one of them they are all durable, and
+	// one that is missing is lost.
+	used, err := usedDirectory(fsys)
+	if err == nil && used == "" {
+		err = makeDirectories(fsys)
+	}
+	if err != nil {
+		return mark, false, err
+	}
+	// The checkpoint may be there by a rename that was never synced. What is done
+	// from here on, above all the reuse of journal files, must not meet the one
+	// before it again. And a clean mark that comes back would be a lie.
+	if err := fsys.SyncDir(""); err != nil {
+		return mark, false, fmt.Errorf("sync the data directory: %w", err)
+	}
+	return mark, clean, nil
+}
+
+// usedDirectory is a directory that has files in it, or "".
+func usedDirectory(fsys vfs.FS) (string, error) {
+	for _, dir := range []string{quorumDir, journalDir, logsDir} {
+		names, err := fsys.List(dir)
+		if err != nil {
+			return "", fmt.Errorf("list %s: %w", dir, err)
+		}
+		if len(names) > 0 {
+			return dir, nil
+		}
+	}
+	return "", nil
+}
+
+func makeDirectories(fsys vfs.FS) error {
+	for _, dir := range []string{logsDir, journalDir, quorumDir} {
+		if err := fsys.Mkdir(dir); err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
+		}
+	}
+	return nil
 }
 
 // takeClean reads and removes the clean mark. A mark that cannot be read is none.

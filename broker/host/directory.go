@@ -45,7 +45,8 @@ type Directory struct {
 }
 
 // OpenDirectory takes the data directory root for node, and writes down there
-// whose it is if nobody did before. A clusterID that is empty means the one in
+// whose it is if nobody did before. That is durable once a store was opened in
+// it, which comes before anything that a client is told. A clusterID that is empty means the one in
 // the directory, or a new one. An error matches vfs.ErrLocked if another
 // process has the directory and ErrDirectory if another node does.
 func OpenDirectory(root string, node metadata.NodeID, clusterID string) (*Directory, error) {
@@ -112,7 +113,8 @@ func parseIdentity(text []byte) (Identity, error) {
 	return Identity{ClusterID: values["cluster.id"], Node: metadata.NodeID(node), DirectoryID: values["directory.id"]}, nil
 }
 
-// format writes the identity so that it is there whole or not at all.
+// format writes the identity so that it is there whole or not at all. It leaves
+// the sync of the directory to storage.Open, which never goes without one.
 func format(fsys vfs.FS, id Identity) error {
 	if err := fsys.Remove(metaTemp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -128,10 +130,7 @@ func format(fsys vfs.FS, id Identity) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", metaTemp, err)
 	}
-	if err := fsys.Rename(metaTemp, metaName); err != nil {
-		return err
-	}
-	return fsys.SyncDir("")
+	return fsys.Rename(metaTemp, metaName)
 }
 
 func readFile(fsys vfs.FS, name string) ([]byte, error) {

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // ErrLocked says another process uses the data directory.
@@ -17,7 +19,7 @@ var ErrLocked = errors.New("data directory is in use")
 // until the result is closed or this process ends, however it ends. If another
 // process has it, the error matches ErrLocked and names its pid.
 func Lock(root string) (io.Closer, error) {
-	if err := os.MkdirAll(root, 0o755); err != nil {
+	if err := makeAll(filepath.Clean(root)); err != nil {
 		return nil, err
 	}
 	name := filepath.Join(root, lockName)
@@ -38,6 +40,32 @@ func Lock(root string) (io.Closer, error) {
 		return nil, fmt.Errorf("lock %s: %w", name, err)
 	}
 	return f, nil // the lock goes with the descriptor; the file stays, since removing it would race
+}
+
+// makeAll makes a directory and those above it, durably: each new one's name is
+// synced in the one above.
+func makeAll(dir string) error {
+	st, err := os.Stat(dir)
+	switch {
+	case err == nil && st.IsDir():
+		return nil
+	case err == nil:
+		return &os.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	above := filepath.Dir(dir)
+	if err := makeAll(above); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.Open(above)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func writePid(f *os.File) error {
