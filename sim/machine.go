@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
+	"runtime/debug" //pawl:allow runtime the stack of a failed assertion, for the trace's text only
 	"strings"
 	"time"
 
@@ -214,7 +214,7 @@ func (m *machine) traceEvent(ev broker.Event) {
 // guard runs code of the node or of storage; a failed assertion ends the run.
 func (m *machine) guard(f func()) {
 	defer func() {
-		v := recover()
+		v := recover() //pawl:allow recover this is the host: it ends the run
 		if v == nil {
 			return
 		}

@@ -214,7 +214,7 @@ func (c *Checker) Recovered(r *storage.Recovered, clean, perhaps bool) {
 			c.Violate("producer state is the same replayed as live", "%s at %d: %#x, was %#x", p, end, hash, was.producers)
 		}
 	}
-	for _, p := range slices.SortedFunc(maps.Keys(c.parts), history.Partition.Compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(c.parts), history.Partition.Compare) { //pawl:total-order keys of a map are unique
 		there := slices.ContainsFunc(r.Logs, func(l storage.RecoveredLog) bool { return l.ID.Partition == p.Index })
 		if acked := c.parts[p].acked; acked > 0 && !there && c.Damage[p] == "" {
 			c.Violate("what was acknowledged is there after a crash", "%s is gone; acknowledged was %d", p, acked)
@@ -231,7 +231,7 @@ func (c *Checker) Recovered(r *storage.Recovered, clean, perhaps bool) {
 // Finish looks at the whole: every producer's sequences are stored once and in
 // order, and no two batches overlap.
 func (c *Checker) Finish() {
-	for _, p := range slices.SortedFunc(maps.Keys(c.parts), history.Partition.Compare) {
+	for _, p := range slices.SortedFunc(maps.Keys(c.parts), history.Partition.Compare) { //pawl:total-order keys of a map are unique
 		c.idempotent(p, c.parts[p])
 	}
 }

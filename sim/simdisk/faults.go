@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/pawlbroker/pawl/storage/vfs"
 )
@@ -112,11 +113,8 @@ func (d *Disk) Files() []FileInfo {
 		}
 	}
 	walk("", d.root)
-	slices.SortFunc(out, func(a, b FileInfo) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
+	slices.SortFunc(out, func(a, b FileInfo) int { //pawl:total-order names are unique
+		return strings.Compare(a.Name, b.Name)
 	})
 	return out
 }

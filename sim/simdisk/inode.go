@@ -38,7 +38,7 @@ func (n *inode) sorted() []string { return slices.Sorted(maps.Keys(n.entries)) }
 // bytes is how much n and everything in it holds.
 func (n *inode) bytes() int64 {
 	total := int64(len(n.data))
-	for _, child := range n.entries {
+	for _, child := range n.entries { //pawl:unordered sums
 		total += child.bytes()
 	}
 	return total
@@ -47,7 +47,7 @@ func (n *inode) bytes() int64 {
 // closeAll forgets the handles of a process that ended.
 func (n *inode) closeAll() {
 	n.handles = 0
-	for _, child := range n.entries {
+	for _, child := range n.entries { //pawl:unordered each is independent
 		child.closeAll()
 	}
 }
