@@ -65,6 +65,10 @@ func (s *Store) stageWrite(stages *[]stage, index *map[LogID]int, w *Write) (int
 	end := st.next.end
 	if st.isNew && len(st.batches) == 0 { // a log begins wherever its first append does
 		end = w.Batches[0].BaseOffset()
+		if at, ok := s.unborn[w.Log]; ok && at != end {
+			assert.Reached("storage: append behind one that found no space, to a log without a beginning")
+			return 0, fmt.Errorf("append offset %d to log %s, which begins at %d: %w", end, w.Log, at, ErrNotNext)
+		}
 		st.next = newSnapshot(s.newSegment(w.Log, end, s.graves[w.Log]))
 		st.log.upTo = end
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/journal"
+	"github.com/pawlbroker/pawl/storage/record"
 	"github.com/pawlbroker/pawl/storage/vfs"
 )
 
@@ -94,6 +95,7 @@ func (s *Store) Begin(writes []Write) *Group {
 		g.durable = g.durable || err == nil && !writes[i].PageCache
 	}
 	if err := g.write(); err != nil {
+		g.unbear()
 		g.refuse(err)
 		return g
 	}
@@ -103,6 +105,7 @@ func (s *Store) Begin(writes []Write) *Group {
 			if st.isNew {
 				s.logs[st.next.log] = st.log
 				s.ids = nil
+				delete(s.unborn, st.next.log)
 			}
 		}
 	}
@@ -270,7 +273,22 @@ func (s *Store) takeBack(oldest *Group) error {
 		if err := s.undo(g.stages); err != nil {
 			return err
 		}
+		g.unbear()
 		g.undone = true
 	}
 	return nil
+}
+
+// unbear remembers where the logs begin that were to begin with this group. What
+// was submitted behind it must not be taken for their first append.
+func (g *Group) unbear() {
+	for i := range g.stages {
+		st := &g.stages[i]
+		if st.isNew && len(st.batches) > 0 {
+			if g.s.unborn == nil {
+				g.s.unborn = map[LogID]record.Offset{}
+			}
+			g.s.unborn[st.next.log] = st.batches[0].BaseOffset()
+		}
+	}
 }

@@ -47,6 +47,7 @@ func (m model) with(id storage.LogID, l *modelLog) model {
 // operation; afterwards the store must be one of the models since the last
 // durable one, or the one that the interrupted operation makes.
 type machine struct {
+	begins   map[storage.LogID]record.Offset // of logs whose first append has not succeeded yet
 	disk     *simdisk.Disk
 	store    *storage.Store
 	cfg      storage.Config
@@ -130,14 +131,29 @@ func (m *machine) makeWrite(t *rapid.T, l *modelLog, id storage.LogID) storage.W
 	return w
 }
 
+// begin is where a log begins: where it was to begin when that found no space.
+func (m *machine) begin(t *rapid.T, id storage.LogID) record.Offset {
+	at, again := m.begins[id]
+	if !again {
+		at = record.Offset(rapid.IntRange(0, 20).Draw(t, "first offset"))
+		if m.begins == nil {
+			m.begins = map[storage.LogID]record.Offset{}
+		}
+		m.begins[id] = at
+	}
+	return at
+}
+
 func (m *machine) Commit(t *rapid.T) {
 	next, durable := m.now(), false
 	var writes []storage.Write
 	for range rapid.IntRange(1, 4).Draw(t, "writes") {
 		id := anyID(t)
 		l, known := next.logs[id]
-		if !known {
-			l.start = record.Offset(rapid.IntRange(0, 20).Draw(t, "first offset"))
+		if known {
+			delete(m.begins, id)
+		} else {
+			l.start = m.begin(t, id)
 			l.end = l.start
 		}
 		writes = append(writes, m.makeWrite(t, &l, id))

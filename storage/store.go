@@ -50,6 +50,8 @@ type Store struct {
 	graves   map[LogID]uint32 // next generation of logs that were deleted
 	buried   map[LogID]uint32 // graves when the last checkpoint began
 
+	unborn map[LogID]record.Offset // where logs begin whose first append found no space
+
 	quorum *journal.Journal // the lane of the quorum's
 
 	begin   sync.Mutex // held by Begin, and by what takes back groups that were begun

@@ -211,6 +211,7 @@ func (s *Store) Delete(id LogID) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
+	delete(s.unborn, id)
 	l := s.logs[id]
 	if l == nil {
 		return nil
