@@ -123,7 +123,9 @@ func (p *Pipeline) send() {
 		req.Topics = append(req.Topics, topic)
 		round := p.round
 		p.k.Trace.Event(p.session.who, "pipeline sends", uint64(s.batch.ProducerID()), uint64(s.batch.BaseSequence()), round)
-		p.session.Ask(req, func(resp kmsg.Response, err error) { p.answered(s, round, resp, err) })
+		// What waits to be sent must not overtake what is sent anew before it.
+		p.session.AskUnless(func() bool { return round != p.round }, req,
+			func(resp kmsg.Response, err error) { p.answered(s, round, resp, err) })
 	}
 }
 

@@ -74,7 +74,8 @@ type pending struct {
 	req         kmsg.Request
 	answer      Answer
 	correlation int32
-	silent      bool // no response comes
+	silent      bool        // no response comes
+	stale       func() bool // it is not to be sent any more; may be nil
 }
 
 const (
@@ -96,9 +97,13 @@ func NewSession(k *kernel.Kernel, net *simnet.Net, client, node int, patience ti
 
 // Ask sends a request once it can, in a version that both ends know. The
 // callback comes later, never from inside Ask.
-func (s *Session) Ask(req kmsg.Request, answer Answer) {
+func (s *Session) Ask(req kmsg.Request, answer Answer) { s.AskUnless(nil, req, answer) }
+
+// AskUnless is Ask for a request that is not sent if it has become stale by the
+// time it could be.
+func (s *Session) AskUnless(stale func() bool, req kmsg.Request, answer Answer) {
 	s.lastRequest++
-	p := &pending{id: s.lastRequest, req: req, answer: answer}
+	p := &pending{id: s.lastRequest, req: req, answer: answer, stale: stale}
 	if r, ok := req.(*kmsg.ProduceRequest); ok {
 		p.silent = r.Acks == 0
 	}
@@ -210,6 +215,10 @@ func (s *Session) flush() {
 	waiting := s.waiting
 	s.waiting = nil
 	for _, p := range waiting {
+		if p.stale != nil && p.stale() {
+			s.finish(p, nil, ErrNotSent)
+			continue
+		}
 		s.pickVersion(p.req)
 		s.send(p)
 	}
