@@ -107,9 +107,7 @@ func (r *indexReader) load(i int64) (indexEntry, error) {
 // ones that were lost.
 func (r *indexReader) rebuild() error {
 	assert.Reached("storage: damaged index rebuilt for a read")
-	r.seg.mu.Lock()
-	r.rebuilt = r.seg.rebuilt
-	r.seg.mu.Unlock()
+	r.rebuilt = r.seg.rebuiltIndex()
 	if int64(len(r.rebuilt)) >= r.indexed {
 		return nil
 	}
@@ -118,9 +116,7 @@ func (r *indexReader) rebuild() error {
 		return err
 	}
 	r.rebuilt = entries
-	r.seg.mu.Lock()
-	r.seg.rebuilt = entries
-	r.seg.mu.Unlock()
+	r.seg.setRebuiltIndex(entries)
 	return nil
 }
 

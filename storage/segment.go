@@ -23,9 +23,9 @@ import (
 type segment struct {
 	fs         vfs.FS
 	log        LogID
-	base       record.Offset
 	generation uint32 // how often the log had been truncated when the file was made
-	interval   int64  // bytes of an index entry, at least
+	base       record.Offset
+	interval   int64 // bytes of an index entry, at least
 
 	// Of a sealed segment. They do not change, and views in which the segment
 	// is the active one do not look at them.
@@ -36,15 +36,20 @@ type segment struct {
 
 	file  atomic.Pointer[vfs.File]
 	index atomic.Pointer[vfs.File]
-	gone  atomic.Bool // truncated, deleted or below the log start: anything may be missing
 
 	// untrusted is where the bytes that this process wrote begin. What is
 	// before it is checked before it is given out for the first time.
 	untrusted int64
 
-	dirty bool // waits for the next checkpoint to sync it; the lane's
+	mu    sync.Mutex
+	found *findings // nil while there are none; most segments never have any
 
-	mu      sync.Mutex
+	gone  atomic.Bool // truncated, deleted or below the log start: anything may be missing
+	dirty bool        // waits for the next checkpoint to sync it; the lane's
+}
+
+// findings is what reads found out about the bytes of an earlier process.
+type findings struct {
 	checked []span       // intact, sorted, apart; below untrusted
 	broken  []brokenSpan // as found
 	rebuilt []indexEntry // in place of a damaged index
@@ -122,8 +127,9 @@ func (s *segment) cutTo(size int64, next record.Offset, entries int64, maxTime r
 	c.index.Store(s.index.Load())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.checked = slices.Clone(s.checked)
-	c.broken = slices.Clone(s.broken)
+	if f := s.found; f != nil {
+		c.found = &findings{checked: slices.Clone(f.checked), broken: slices.Clone(f.broken)}
+	}
 	return c
 }
 
@@ -134,13 +140,17 @@ func (s *segment) verdict(e indexEntry) (intact bool, err *DamageError) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, b := range s.broken {
+	f := s.found
+	if f == nil {
+		return false, nil
+	}
+	for _, b := range f.broken {
 		if b.from < e.end() && e.pos < b.to {
 			return false, b.err
 		}
 	}
-	i, _ := slices.BinarySearchFunc(s.checked, e.pos, func(c span, pos int64) int { return cmp(c.to, pos) })
-	return i < len(s.checked) && s.checked[i].from <= e.pos && min(e.end(), s.untrusted) <= s.checked[i].to, nil
+	i, _ := slices.BinarySearchFunc(f.checked, e.pos, func(c span, pos int64) int { return cmp(c.to, pos) })
+	return i < len(f.checked) && f.checked[i].from <= e.pos && min(e.end(), s.untrusted) <= f.checked[i].to, nil
 }
 
 func cmp(a, b int64) int {
@@ -154,21 +164,46 @@ func cmp(a, b int64) int {
 func (s *segment) setIntact(from, to int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := 0
-	for i < len(s.checked) && s.checked[i].to < from {
+	f, i := s.findings(), 0
+	for i < len(f.checked) && f.checked[i].to < from {
 		i++
 	}
 	k := i
-	for k < len(s.checked) && s.checked[k].from <= to {
-		from, to = min(from, s.checked[k].from), max(to, s.checked[k].to)
+	for k < len(f.checked) && f.checked[k].from <= to {
+		from, to = min(from, f.checked[k].from), max(to, f.checked[k].to)
 		k++
 	}
-	s.checked = slices.Replace(s.checked, i, k, span{from, to})
+	f.checked = slices.Replace(f.checked, i, k, span{from, to})
 }
 
 // setBroken remembers damage.
 func (s *segment) setBroken(from, to int64, err *DamageError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broken = append(s.broken, brokenSpan{span{from, to}, err})
+	f := s.findings()
+	f.broken = append(f.broken, brokenSpan{span{from, to}, err})
+}
+
+// rebuiltIndex is the entries that were made in place of a damaged index, or nil.
+func (s *segment) rebuiltIndex() []indexEntry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.found == nil {
+		return nil
+	}
+	return s.found.rebuilt
+}
+
+func (s *segment) setRebuiltIndex(entries []indexEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.findings().rebuilt = entries
+}
+
+// findings is where to note something. The caller holds mu.
+func (s *segment) findings() *findings {
+	if s.found == nil {
+		s.found = &findings{}
+	}
+	return s.found
 }

@@ -44,7 +44,7 @@ const (
 	maxTail       = 64            // entries
 	maxDelta      = math.MaxInt32 // of offsets in one segment. Kafka's limit too
 	flushEntries  = 64            // pending index entries that are worth a write
-	firstTailSize = 8
+	firstTailSize = 2
 )
 
 func newSnapshot(seg *segment) *snapshot {

@@ -247,7 +247,7 @@ func (t *Table) readDone(j job.Read, res job.Result, out *Out) {
 	delete(t.reads, j.Ticket)
 	fp := &r.fetch.parts[r.index]
 	if res.Err != nil {
-		if t.logs[fp.part.log] == fp.part {
+		if t.partition(fp.part.log) == fp.part {
 			fp.part.spoilIfDamaged(res.Err, out)
 		}
 		r.fetch.fail(fp.entry, res.Err)

@@ -111,7 +111,7 @@ func (t *Table) lookupDone(j job.Lookup, res job.Result, out *Out) {
 	assert.That(ok, "partition: a lookup came back twice")
 	delete(t.lookups, j.Ticket)
 	if res.Err != nil {
-		if t.logs[l.part.log] == l.part {
+		if t.partition(l.part.log) == l.part {
 			l.part.spoilIfDamaged(res.Err, out)
 		}
 		l.entry.ErrorCode = wire.Code(res.Err)

@@ -245,7 +245,7 @@ func (t *Table) touch(p *Partition) {
 
 // appended takes the result of an append.
 func (t *Table) appended(j job.Append, res job.Result, at Moment, out *Out) {
-	p := t.logs[j.Log]
+	p := t.partition(j.Log)
 	if p == nil {
 		return // the topic is gone, and everyone who waited was told
 	}

@@ -118,12 +118,12 @@ type topic struct {
 
 // Table is the partitions of one node.
 //
-// Invariant: every open partition is in logs; dirty holds those whose dirty is
-// set, in the order they became so.
+// Invariant: topics and ids hold the same topics; dirty holds the partitions
+// whose dirty is set, in the order they became so.
 type Table struct {
 	cfg    Config
 	topics map[string]*topic
-	logs   map[storage.LogID]*Partition
+	ids    map[metadata.TopicID]*topic
 	dirty  []*Partition
 
 	promises   promises
@@ -147,7 +147,7 @@ func New(cfg Config) *Table {
 	return &Table{
 		cfg:     cfg,
 		topics:  make(map[string]*topic),
-		logs:    make(map[storage.LogID]*Partition),
+		ids:     make(map[metadata.TopicID]*topic),
 		reads:   make(map[job.Ticket]read),
 		lookups: make(map[job.Ticket]lookup),
 		conns:   make(map[uint64][]*fetch),
@@ -162,13 +162,12 @@ func (t *Table) Open(top Topic, index int32, epoch record.LeaderEpoch, rec *stor
 	tp := t.topics[top.Name]
 	if tp == nil {
 		tp = &topic{Topic: top}
-		t.topics[top.Name] = tp
+		t.topics[top.Name], t.ids[top.ID] = tp, tp
 	}
 	assert.That(tp.ID == top.ID, "partition: a topic's name is in use")
 	assert.That(int(index) == len(tp.partitions), "partition: opened out of order")
 	p := &Partition{log: storage.LogID{Topic: top.ID, Partition: index}, topic: tp}
 	tp.partitions = append(tp.partitions, p)
-	t.logs[p.log] = p
 	if t.expireAt == clock.Never {
 		t.expireAt = at.Now.Add(expireEvery)
 	}
@@ -255,8 +254,8 @@ func (t *Table) Close(name string, err error, at Moment, out *Out) {
 		return
 	}
 	delete(t.topics, name)
+	delete(t.ids, tp.ID)
 	for _, p := range tp.partitions {
-		delete(t.logs, p.log)
 		var ro replica.Out
 		p.replica.Resign(err, &ro)
 		t.keep(ro.Done, at, out)
@@ -283,6 +282,15 @@ func (t *Table) find(name string, index int32) (*Partition, error) {
 	}
 	p := tp.partitions[index]
 	return p, p.damage
+}
+
+// partition returns the open partition of a log, or nil.
+func (t *Table) partition(id storage.LogID) *Partition {
+	tp := t.ids[id.Topic]
+	if tp == nil || int(id.Partition) >= len(tp.partitions) {
+		return nil
+	}
+	return tp.partitions[id.Partition]
 }
 
 // Done takes the result of a job the table asked for.
@@ -339,7 +347,7 @@ func (t *Table) Snapshots() []storage.Snapshot {
 	var out []storage.Snapshot
 	for _, p := range t.dirty {
 		p.dirty = false
-		if t.logs[p.log] == p {
+		if t.partition(p.log) == p {
 			out = append(out, storage.Snapshot{Log: p.log, Data: p.producers.Snapshot()})
 		}
 	}
@@ -357,7 +365,7 @@ func (t *Table) Snapshots() []storage.Snapshot {
 // theirs came to nothing.
 func (t *Table) Touch(logs []storage.LogID) {
 	for _, id := range logs {
-		if p := t.logs[id]; p != nil {
+		if p := t.partition(id); p != nil {
 			t.touch(p)
 		}
 	}

@@ -63,7 +63,7 @@ func (s *osFS) path(name string) string { return filepath.Join(s.root, filepath.
 
 func (s *osFS) open(name string, flag int) (File, error) {
 	s.once.Do(func() { s.whole, _ = os.Open(s.root) })
-	f, err := os.OpenFile(s.path(name), flag|os.O_RDWR, 0o644)
+	f, err := openFile(s.path(name), flag|os.O_RDWR, s.root)
 	if err != nil {
 		return nil, spaceError(err)
 	}
@@ -148,13 +148,25 @@ type osFile struct {
 	f  *os.File
 }
 
-func (o *osFile) OSFile() *os.File                        { return o.f }
-func (o *osFile) ReadAt(p []byte, off int64) (int, error) { return o.f.ReadAt(p, off) }
-func (o *osFile) Close() error                            { return o.f.Close() }
+func (o *osFile) OSFile() *os.File { return o.f }
+func (o *osFile) Close() error     { return o.f.Close() }
+
+func (o *osFile) ReadAt(p []byte, off int64) (int, error) {
+	n, err := o.f.ReadAt(p, off)
+	return n, o.named(err)
+}
 
 func (o *osFile) Sync() error {
 	o.fs.syncs.Add(1)
-	return spaceError(syncData(o.f))
+	return spaceError(o.named(syncData(o.f)))
+}
+
+// named puts a file's name into an error, in the place of its directory's.
+func (o *osFile) named(err error) error {
+	if e, ok := err.(*os.PathError); ok {
+		e.Path = nameOf(o.f)
+	}
+	return err
 }
 
 func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
@@ -163,7 +175,7 @@ func (o *osFile) WriteAt(p []byte, off int64) (int, error) {
 	if err == nil && n >= earlyWriteBack {
 		startWriteBack(o.f, off, int64(n))
 	}
-	return n, spaceError(err)
+	return n, spaceError(o.named(err))
 }
 
 func (o *osFile) Truncate(size int64) error {
@@ -172,15 +184,15 @@ func (o *osFile) Truncate(size int64) error {
 		return err
 	}
 	if size > now {
-		return fmt.Errorf("truncate %s to %d: it has only %d bytes: %w", o.f.Name(), size, now, fs.ErrInvalid)
+		return fmt.Errorf("truncate %s to %d: it has only %d bytes: %w", nameOf(o.f), size, now, fs.ErrInvalid)
 	}
-	return o.f.Truncate(size)
+	return o.named(o.f.Truncate(size))
 }
 
 func (o *osFile) Size() (int64, error) {
 	st, err := o.f.Stat()
 	if err != nil {
-		return 0, err
+		return 0, o.named(err)
 	}
 	return st.Size(), nil
 }

@@ -4,6 +4,13 @@ package vfs
 
 import "os"
 
+// openFile opens a file; dir is for systems that can tell a file's name.
+func openFile(path string, flag int, _ string) (*os.File, error) {
+	return os.OpenFile(path, flag, 0o644)
+}
+
+func nameOf(f *os.File) string { return f.Name() }
+
 // syncData uses the strongest sync there is: on Darwin that is F_FULLFSYNC.
 func syncData(f *os.File) error { return f.Sync() }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,3 +100,28 @@ func TestLockKeepsAnotherProcessOutAndNamesIt(t *testing.T) {
 		t.Fatalf("after closing: %q", got)
 	}
 }
+
+// TestErrorNamesTheFile, which the open file itself does not keep.
+func TestErrorNamesTheFile(t *testing.T) {
+	root := t.TempDir()
+	f, err := vfs.OS(root).Create("a.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	want := filepath.Join(root, "a.log")
+	for what, err := range map[string]error{
+		"read":     second(f.ReadAt(make([]byte, 1), -1)),
+		"write":    second(f.WriteAt([]byte("x"), -1)),
+		"truncate": f.Truncate(1),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := vfs.OS(root).Open("b.log"); err == nil || !strings.Contains(err.Error(), filepath.Join(root, "b.log")) {
+		t.Errorf("open: %v", err)
+	}
+}
+
+func second(_ int, err error) error { return err }
