@@ -178,7 +178,8 @@ func (q *Quorum) tick() {
 		q.node.Tick()
 		return
 	}
-	//lint:ignore SA1019 it moves the clock of leases and, unlike Tick, draws no random number
+	// Deprecated, but it moves the clock of leases and, unlike Tick, draws no
+	// random number.
 	q.node.TickQuiesced()
 	if q.elapsed++; q.elapsed >= q.patience {
 		q.elapsed, q.patience = 0, q.drawPatience()

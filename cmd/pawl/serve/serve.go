@@ -25,6 +25,7 @@ type options struct {
 // once clients are answered.
 func run(ctx context.Context, o options, out io.Writer, log *slog.Logger) error {
 	begun := time.Now()
+	tuneMemory(o.broker.TCP.RequestMemory)
 	b, err := standalone.Start(o.broker, log)
 	if err != nil {
 		return err
@@ -43,6 +44,9 @@ func run(ctx context.Context, o options, out io.Writer, log *slog.Logger) error 
 	case <-b.Done():
 	case <-ctx.Done():
 	}
+	resting, stop := context.WithCancel(ctx)
+	defer stop()
+	go giveBack(resting, b)
 	select {
 	case <-b.Done():
 		return b.Wait()
