@@ -296,6 +296,7 @@ func (n *Node) saved(err error) {
 }
 
 func sortedLogs(m map[storage.LogID]*storage.RecoveredLog) []storage.LogID {
+	//pawl:total-order ids are the keys of a map
 	return slices.SortedFunc(maps.Keys(m), func(a, b storage.LogID) int {
 		if a.Less(b) {
 			return -1
