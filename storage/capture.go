@@ -291,7 +291,7 @@ func (s *Store) decode(b []byte) (captured, error) {
 		return captured{}, fmt.Errorf("%w: version %d, want %d", errCheckpoint, v, checkpointVersion)
 	}
 	c := captured{interval: r.u64(), seq: journal.Seq(r.u64()), last: uint64(r.u64())}
-	s.cfg.IndexIntervalBytes = c.interval
+	s.volume = &volume{s.fs, c.interval}
 	for n := r.u32(); n > 0 && !r.bad; n-- {
 		c.logs = append(c.logs, s.decodeLog(r))
 	}

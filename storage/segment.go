@@ -21,11 +21,10 @@ import (
 // any more: a Region may hold it long after the log has dropped it, so nothing
 // here closes it.
 type segment struct {
-	fs         vfs.FS
+	*volume
 	log        LogID
 	generation uint32 // how often the log had been truncated when the file was made
 	base       record.Offset
-	interval   int64 // bytes of an index entry, at least
 
 	// Of a sealed segment. They do not change, and views in which the segment
 	// is the active one do not look at them.
@@ -48,6 +47,12 @@ type segment struct {
 	dirty bool        // waits for the next checkpoint to sync it; the lane's
 }
 
+// volume is what all segments of a store share.
+type volume struct {
+	fs       vfs.FS
+	interval int64 // bytes of an index entry, at least
+}
+
 // findings is what reads found out about the bytes of an earlier process.
 type findings struct {
 	checked []span       // intact, sorted, apart; below untrusted
@@ -64,11 +69,22 @@ type brokenSpan struct {
 
 const logsDir = "logs"
 
-func (s *segment) stem() string {
-	return fmt.Sprintf("%s/%s.%020d.%d", logsDir, s.log, int64(s.base), s.generation)
+func (s *segment) name() string      { return s.named(".log") }
+func (s *segment) indexName() string { return s.named(".index") }
+
+// named is the file's name with a suffix. Recovery makes two for every segment
+// there is, so it does not go through fmt.
+func (s *segment) named(suffix string) string {
+	const digits = "00000000000000000000"
+	b := make([]byte, 0, 96)
+	b = s.log.append(append(b, logsDir+"/"...))
+	b = append(b, '.')
+	from := len(b)
+	b = strconv.AppendInt(append(b, digits...), int64(s.base), 10)
+	b = append(b[:from], b[len(b)-len(digits):]...)
+	b = strconv.AppendUint(append(b, '.'), uint64(s.generation), 10)
+	return string(append(b, suffix...))
 }
-func (s *segment) name() string      { return s.stem() + ".log" }
-func (s *segment) indexName() string { return s.stem() + ".index" }
 
 // parseSegmentName is the inverse of name and indexName, without the directory.
 func parseSegmentName(base string) (id LogID, at record.Offset, generation uint32, index, ok bool) {
@@ -121,7 +137,7 @@ func (s *segment) lazily(p *atomic.Pointer[vfs.File], name func(*segment) string
 
 // cutTo is the segment that holds the first size bytes of this one.
 func (s *segment) cutTo(size int64, next record.Offset, entries int64, maxTime record.Timestamp) *segment {
-	c := &segment{fs: s.fs, log: s.log, base: s.base, generation: s.generation, interval: s.interval, size: size, next: next,
+	c := &segment{volume: s.volume, log: s.log, base: s.base, generation: s.generation, size: size, next: next,
 		entries: entries, maxTime: maxTime, untrusted: min(s.untrusted, size)}
 	c.file.Store(s.file.Load())
 	c.index.Store(s.index.Load())

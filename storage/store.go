@@ -36,8 +36,9 @@ type Log struct {
 // be finished on others, in order; all but Begin want them finished before.
 // FinishCheckpoint and SaveQuorum may each run on another. Views are free.
 type Store struct {
-	fs  vfs.FS
-	cfg Config
+	fs     vfs.FS
+	cfg    Config
+	volume *volume
 
 	// The lane of logs'.
 	journal  *journal.Journal
@@ -123,7 +124,7 @@ func (s *Store) sorted() []LogID {
 
 // newSegment is a file that does not exist yet.
 func (s *Store) newSegment(id LogID, base record.Offset, generation uint32) *segment {
-	return &segment{fs: s.fs, log: id, base: base, generation: generation, interval: s.cfg.IndexIntervalBytes}
+	return &segment{volume: s.volume, log: id, base: base, generation: generation}
 }
 
 // create makes a segment's file, or that of its index.

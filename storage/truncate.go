@@ -201,7 +201,7 @@ func (s *snapshot) truncated(r logRecord) (after *snapshot, dropped []*segment, 
 	if p := s.part(len(s.segments)); len(a.segments) > 0 && a.segments[len(a.segments)-1] == p.seg {
 		assert.That(false, "storage: truncation keeps the whole log")
 	}
-	a.begin(&segment{fs: s.active.fs, log: s.log, base: r.offset, generation: r.next, interval: s.active.interval})
+	a.begin(&segment{volume: s.active.volume, log: s.log, base: r.offset, generation: r.next})
 	return &a, dropped, cut
 }
 

@@ -1,8 +1,9 @@
 package storage
 
 import (
+	"encoding/hex"
 	"errors"
-	"fmt"
+	"strconv"
 
 	"github.com/pawlbroker/pawl/storage/record"
 	"github.com/pawlbroker/pawl/storage/vfs"
@@ -36,7 +37,12 @@ type LogID struct {
 }
 
 // String is the id as it appears in file names.
-func (id LogID) String() string { return fmt.Sprintf("%x-%d", id.Topic, id.Partition) }
+func (id LogID) String() string { return string(id.append(nil)) }
+
+func (id LogID) append(b []byte) []byte {
+	b = append(hex.AppendEncode(b, id.Topic[:]), '-')
+	return strconv.AppendInt(b, int64(id.Partition), 10)
+}
 
 // Less orders ids by topic, then partition.
 func (id LogID) Less(other LogID) bool {
