@@ -180,7 +180,7 @@ func idle(ctx context.Context, p *Process, cfg Config) (Sample, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, err
 	}
-	if err := sleep(ctx, cfg.Settle); err != nil {
+	if err := sleep(ctx, min(cfg.Settle, 2*time.Second)); err != nil {
 		return nil, err
 	}
 	empty, err := p.memory("VmRSS")
