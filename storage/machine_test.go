@@ -146,13 +146,14 @@ func (m *machine) begin(t *rapid.T, id storage.LogID) record.Offset {
 
 func (m *machine) Commit(t *rapid.T) {
 	next, durable := m.now(), false
+	for id := range next.logs {
+		delete(m.begins, id) // it has begun
+	}
 	var writes []storage.Write
 	for range rapid.IntRange(1, 4).Draw(t, "writes") {
 		id := anyID(t)
 		l, known := next.logs[id]
-		if known {
-			delete(m.begins, id)
-		} else {
+		if !known {
 			l.start = m.begin(t, id)
 			l.end = l.start
 		}
