@@ -88,6 +88,7 @@ var codes = [...]struct {
 	{ErrInvalidFetchSize, 4},
 	{metadata.ErrLeaderNotAvailable, 5},
 	{replica.ErrNotLeader, 6},
+	{storage.ErrGone, 6}, // the client asks again, who leads and then for the records
 	{ErrTimedOut, 7},
 	{ErrMessageTooLarge, 10},
 	{codec.ErrTooLarge, 10},
