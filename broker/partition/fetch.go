@@ -192,13 +192,16 @@ func (t *Table) park(f *fetch) {
 		if p == nil {
 			continue
 		}
-		if contains(p.parked, f) {
+		if contains(p.waiting(), f) {
 			continue
 		}
-		if len(p.parked) >= p.sweepAt {
-			p.sweep()
+		if p.parked == nil {
+			p.parked = &parked{}
 		}
-		p.parked = append(p.parked, f)
+		if len(p.parked.fetches) >= p.parked.sweepAt {
+			p.parked.sweep()
+		}
+		p.parked.fetches = append(p.parked.fetches, f)
 	}
 	if !contains(t.conns[f.caller.Conn], f) {
 		t.conns[f.caller.Conn] = append(t.conns[f.caller.Conn], f)
@@ -215,29 +218,43 @@ func contains(fs []*fetch, f *fetch) bool {
 	return false
 }
 
-// sweep drops the fetches that were answered from a partition's list.
-func (p *Partition) sweep() {
-	kept := p.parked[:0]
-	for _, f := range p.parked {
+// parked is the fetches that wait for a partition's data. Some may be answered
+// already.
+type parked struct {
+	fetches []*fetch
+	sweepAt int // length of fetches at which the answered are dropped
+}
+
+func (p *parked) sweep() {
+	kept := p.fetches[:0]
+	for _, f := range p.fetches {
 		if f.state == waiting {
 			kept = append(kept, f)
 		}
 	}
-	clear(p.parked[len(kept):])
-	p.parked = kept
+	clear(p.fetches[len(kept):])
+	p.fetches = kept
 	p.sweepAt = 2*len(kept) + 4
+}
+
+// waiting is the partition's parked fetches.
+func (p *Partition) waiting() []*fetch {
+	if p.parked == nil {
+		return nil
+	}
+	return p.parked.fetches
 }
 
 // wakeParked serves the fetches that wait for the partition's records.
 func (t *Table) wakeParked(p *Partition, at Moment, out *Out) {
-	if len(p.parked) == 0 {
+	fetches := p.waiting()
+	if len(fetches) == 0 {
 		return
 	}
-	parked := p.parked
-	for _, f := range parked {
+	for _, f := range fetches {
 		t.serve(f, at, out)
 	}
-	p.sweep()
+	p.parked.sweep()
 }
 
 // readDone takes the result of a read.

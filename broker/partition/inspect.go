@@ -32,7 +32,7 @@ func (t *Table) Status() []Status {
 			Topic: p.topic.Name, Log: p.log, LeaderEpoch: p.replica.Epoch(), LogStart: p.replica.LogStart(),
 			HighWatermark: p.replica.HighWatermark(), OnDisk: p.replica.OnDisk(), LogEnd: p.replica.LogEnd(),
 			Producers: p.producers.Len(), ProducerHash: p.producers.Hash(p.replica.OnDisk()),
-			Epochs: p.replica.Epochs(), View: p.view, Parked: len(p.parked), Damage: p.damage,
+			Epochs: p.replica.Epochs(), View: p.view, Parked: len(p.waiting()), Damage: p.damage,
 		})
 	}
 	return out

@@ -101,14 +101,13 @@ type Stats struct {
 // A Partition is one replica of one partition, and who waits for it.
 type Partition struct {
 	log       storage.LogID
+	dirty     bool // changed since the last checkpoint began
 	topic     *topic
-	replica   *replica.Replica
+	replica   replica.Replica
 	producers producer.State
 	view      storage.View
-	damage    error    // why nothing may be served, or nil
-	dirty     bool     // changed since the last checkpoint began
-	parked    []*fetch // waiting for data; some may be answered already
-	sweepAt   int      // length of parked at which the answered are dropped
+	damage    error   // why nothing may be served, or nil
+	parked    *parked // nil until a fetch has to wait for data: most partitions are idle
 }
 
 type topic struct {
@@ -172,7 +171,7 @@ func (t *Table) Open(top Topic, index int32, epoch record.LeaderEpoch, rec *stor
 		t.expireAt = at.Now.Add(expireEvery)
 	}
 	if rec == nil {
-		p.replica = replica.New(0, 0, nil)
+		p.replica = *replica.New(0, 0, nil)
 	} else {
 		p.recover(rec, at, out)
 	}
@@ -191,7 +190,7 @@ func (p *Partition) recover(rec *storage.RecoveredLog, at Moment, out *Out) {
 	for _, e := range rec.View.Epochs() {
 		epochs = append(epochs, replica.EpochStart{Epoch: e.Epoch, Start: e.Start})
 	}
-	p.replica = replica.New(rec.View.Start(), rec.View.End(), epochs)
+	p.replica = *replica.New(rec.View.Start(), rec.View.End(), epochs)
 	state, err := producer.Restore(rec.Snapshot, at.Now)
 	if err != nil {
 		p.spoil(err, out)
@@ -259,9 +258,9 @@ func (t *Table) Close(name string, err error, at Moment, out *Out) {
 		var ro replica.Out
 		p.replica.Resign(err, &ro)
 		t.keep(ro.Done, at, out)
-		parked := p.parked
+		waiting := p.waiting()
 		p.parked, p.damage = nil, err
-		for _, f := range parked {
+		for _, f := range waiting {
 			t.serve(f, at, out)
 		}
 		out.Jobs = append(out.Jobs, job.Delete{Log: p.log})
