@@ -187,6 +187,9 @@ func (n *Node) jobDone(res job.Result) {
 		}
 		n.checkpoint.running = false
 	case job.Close:
+		if res.Err != nil {
+			n.line(slog.LevelWarn, "no space for the clean mark; the next start replays the journal")
+		}
 		n.stop(nil)
 	}
 }
@@ -202,7 +205,7 @@ func survivable(res job.Result) bool {
 		return errors.Is(res.Err, storage.ErrNoSpace) || errors.Is(res.Err, storage.ErrNotNext) || errors.As(res.Err, &damage)
 	case job.Delete:
 		return errors.Is(res.Err, storage.ErrUnknownLog)
-	case job.SaveQuorum, job.BeginCheckpoint, job.FinishCheckpoint:
+	case job.SaveQuorum, job.BeginCheckpoint, job.FinishCheckpoint, job.Close:
 		return errors.Is(res.Err, storage.ErrNoSpace)
 	}
 	return false

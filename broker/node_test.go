@@ -178,6 +178,27 @@ func TestCleanShutdownLeavesTheMark(t *testing.T) {
 	}
 }
 
+func TestStopOnAFullDiskIsStillAStop(t *testing.T) {
+	disk := simdisk.New()
+	n := newBench(t, disk)
+	n.createTopic(t, "t", 1)
+	n.request(1, produceRequest("t", 0, batchOf(3)))
+	n.run()
+	disk.SetCapacity(disk.Used())
+	n.node.Step(broker.Shutdown{})
+	for range 5 {
+		n.run()
+	}
+	if !n.stopped || n.reason != nil {
+		t.Fatalf("stopped %v, reason %v", n.stopped, n.reason)
+	}
+	disk.SetCapacity(-1)
+	res := job.Run(job.NewHolder(disk, storage.DefaultConfig()), []job.Job{job.Recover{}})[0]
+	if res.Err != nil || res.Recovered.Clean || res.Recovered.Logs[0].View.End() != 3 {
+		t.Fatalf("recovered %+v, %v", res.Recovered, res.Err)
+	}
+}
+
 func TestFailedSyncStopsTheNode(t *testing.T) {
 	disk := simdisk.New()
 	n := newBench(t, disk)
