@@ -10,11 +10,14 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
 
 	"github.com/pawlbroker/pawl/broker/standalone"
 	"github.com/pawlbroker/pawl/cmd/pawl/cli"
 	"github.com/pawlbroker/pawl/cmd/pawl/offline"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // run does one command and returns what it printed and its exit code.
 func run(t *testing.T, args ...string) (out, errs string, code int) {
