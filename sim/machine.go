@@ -43,7 +43,7 @@ type machine struct {
 	free     []int
 	wakeAt   clock.Instant
 	stopping bool // Shutdown was asked for
-	served   bool // the node had been serving when it was
+	served   bool // the node had been serving when it was, and could say so on its disk
 	stopped  bool // Env.Stop was called
 	reason   error
 	clean    bool  // the process before it stopped as asked
@@ -182,6 +182,11 @@ func (m *machine) step(ev broker.Event) {
 		return
 	}
 	m.traceEvent(ev)
+	if done, ok := ev.(broker.JobDone); ok {
+		if _, ok := done.Job.(job.Close); ok && done.Err != nil {
+			m.served = false // it stops all the same, without the mark of a clean stop
+		}
+	}
 	m.guard(func() { m.node.Step(ev) })
 	m.afterStep()
 	m.w.afterStep(m)
