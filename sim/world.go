@@ -42,9 +42,9 @@ const (
 	settle    = 3 * time.Second
 	wallStart = 1_780_000_000_000
 
-	// statusEvery is after how many steps of the node its partitions are looked
-	// at, beside at every end of a process.
-	statusEvery = 16
+	// tableEvery is after how many steps of the node its producers' state is
+	// looked at, beside at every end of a process. Everything else is at each.
+	tableEvery = 64
 )
 
 // World is one run.
@@ -307,11 +307,15 @@ func (m *machine) ready() bool {
 	return ok
 }
 
-// afterStep looks at a node now and then.
+// afterStep looks at a node.
 func (w *World) afterStep(m *machine) {
 	w.steps++
-	if m.node != nil && w.steps%statusEvery == 0 {
+	switch {
+	case m.node == nil:
+	case w.steps%tableEvery == 0:
 		w.check.Table(m.node.Table())
+	default:
+		w.check.Step(m.node.Table())
 	}
 }
 

@@ -29,7 +29,7 @@ type Checker struct {
 	first *Violation
 	parts map[history.Partition]*log
 	ids   map[record.ProducerID]record.ProducerEpoch
-	lives map[storage.LogID]life
+	lives map[storage.LogID]*life
 
 	// Damage is what the node said is damaged, by partition; such a partition
 	// may lose what it had, but not serve anything else in its place.
@@ -72,7 +72,7 @@ type life struct {
 	highWatermark record.Offset
 	logStart      record.Offset
 	epoch         record.LeaderEpoch
-	onDisk        record.Offset
+	hashedAt      record.Offset // the end of the log that producers is the hash of
 	producers     uint64
 }
 
@@ -80,7 +80,7 @@ type life struct {
 func New(topic string) *Checker {
 	return &Checker{
 		topic: topic, parts: map[history.Partition]*log{}, ids: map[record.ProducerID]record.ProducerEpoch{},
-		lives: map[storage.LogID]life{}, Damage: map[history.Partition]string{},
+		lives: map[storage.LogID]*life{}, Damage: map[history.Partition]string{},
 	}
 }
 
@@ -149,31 +149,56 @@ func (c *Checker) Refused(p history.Partition, what string) {
 	}
 }
 
-// Table looks at a node's partitions.
+// Step looks at a node's partitions after an event, at what costs little to see.
+func (c *Checker) Step(t *partition.Table) { t.Glances(c.glance) }
+
+// Table does too, and at what costs more.
 func (c *Checker) Table(t *partition.Table) {
 	for _, s := range t.Status() {
-		p := history.Partition{Topic: s.Topic, Index: s.Log.Partition}
-		was := c.lives[s.Log]
-		switch {
-		case s.Damage != nil:
-			c.damaged(p, s.Damage.Error())
-			continue
-		case s.LogStart > s.HighWatermark || s.HighWatermark > s.OnDisk || s.OnDisk > s.LogEnd:
-			c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, s.LogStart, s.HighWatermark, s.OnDisk, s.LogEnd)
-		case s.HighWatermark < was.highWatermark:
-			c.Violate("high watermark does not go back", "%s: from %d to %d", p, was.highWatermark, s.HighWatermark)
-		case s.LogStart < was.logStart:
-			c.Violate("log start does not go back", "%s: from %d to %d", p, was.logStart, s.LogStart)
-		case s.LeaderEpoch < was.epoch:
-			c.Violate("leader epoch does not go back", "%s: from %d to %d", p, was.epoch, s.LeaderEpoch)
+		c.glance(&s.Glance)
+		if s.Damage == nil {
+			was := c.life(s.Log)
+			was.hashedAt, was.producers = s.OnDisk, s.ProducerHash
 		}
-		for i := 1; i < len(s.Epochs); i++ {
-			if a, b := s.Epochs[i-1], s.Epochs[i]; a.Epoch >= b.Epoch || a.Start >= b.Start {
-				c.Violate("epochs ascend", "%s: %v", p, s.Epochs)
-			}
-		}
-		c.lives[s.Log] = life{s.HighWatermark, s.LogStart, s.LeaderEpoch, s.OnDisk, s.ProducerHash}
 	}
+}
+
+func (c *Checker) life(id storage.LogID) *life {
+	l := c.lives[id]
+	if l == nil {
+		l = &life{}
+		c.lives[id] = l
+	}
+	return l
+}
+
+func (c *Checker) glance(g *partition.Glance) {
+	p := history.Partition{Topic: g.Topic, Index: g.Log.Partition}
+	was := c.life(g.Log)
+	switch {
+	case g.Damage != nil:
+		c.damaged(p, g.Damage.Error())
+		return
+	case g.LogStart > g.HighWatermark || g.HighWatermark > g.OnDisk || g.OnDisk > g.LogEnd:
+		c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, g.LogStart, g.HighWatermark, g.OnDisk, g.LogEnd)
+	case g.View.Start() != g.LogStart || g.View.End() < g.OnDisk: // a view is of a whole commit group
+		c.Violate("the node and its store agree", "%s: log start %d, on disk %d, in the store %d to %d", p, g.LogStart, g.OnDisk, g.View.Start(), g.View.End())
+	case g.HighWatermark < was.highWatermark:
+		c.Violate("high watermark does not go back", "%s: from %d to %d", p, was.highWatermark, g.HighWatermark)
+	case g.LogStart < was.logStart:
+		c.Violate("log start does not go back", "%s: from %d to %d", p, was.logStart, g.LogStart)
+	case g.LeaderEpoch < was.epoch:
+		c.Violate("leader epoch does not go back", "%s: from %d to %d", p, was.epoch, g.LeaderEpoch)
+	}
+	if acked := c.log(p).acked; g.HighWatermark < acked {
+		c.Violate("what clients know is committed", "%s: high watermark is %d, clients know of %d", p, g.HighWatermark, acked)
+	}
+	for i := 1; i < len(g.Epochs); i++ {
+		if a, b := g.Epochs[i-1], g.Epochs[i]; a.Epoch >= b.Epoch || a.Start >= b.Start {
+			c.Violate("epochs ascend", "%s: %v", p, g.Epochs)
+		}
+	}
+	was.highWatermark, was.logStart, was.epoch = g.HighWatermark, g.LogStart, g.LeaderEpoch
 }
 
 func (c *Checker) damaged(p history.Partition, what string) {
@@ -199,7 +224,7 @@ func (c *Checker) Recovered(r *storage.Recovered, clean, perhaps bool) {
 			c.damaged(p, l.Damage.Error())
 			continue
 		}
-		was, end := c.lives[l.ID], l.View.End()
+		was, end := c.life(l.ID), l.View.End()
 		if acked := c.log(p).acked; end < acked {
 			c.Violate("what was acknowledged is there after a crash", "%s: log end is %d, acknowledged is %d", p, end, acked)
 		}
@@ -210,7 +235,7 @@ func (c *Checker) Recovered(r *storage.Recovered, clean, perhaps bool) {
 		switch {
 		case err != nil:
 			c.Violate("producer state can be replayed", "%s: %v", p, err)
-		case end == was.onDisk && hash != was.producers && was.onDisk > 0:
+		case end == was.hashedAt && hash != was.producers && end > 0:
 			c.Violate("producer state is the same replayed as live", "%s at %d: %#x, was %#x", p, end, hash, was.producers)
 		}
 	}
