@@ -6,7 +6,7 @@ SHELL       := /bin/bash
 .DEFAULT_GOAL := help
 
 GO       ?= go
-SEEDS    ?= 1-500
+SEEDS    ?= 1-1000
 CI_SEEDS ?= 1-200
 FUZZTIME ?= 20s
 COUNT    ?= 6
@@ -46,8 +46,8 @@ check: ## gofmt, vet, staticcheck, pawlvet
 race: ## every test under the race detector, with the costly assertions
 	@$(call again,CGO_ENABLED=1 $(GO) test -race ./...)
 
-sim: build ## simulation seeds (SEEDS=1-500)
-	@$(call again,bin/pawlsim sweep --seeds $(SEEDS))
+sim: build ## simulation seeds; from 1,000 on every fault must strike and every mark be reached (SEEDS=1-1000)
+	@$(call again,bin/pawlsim sweep --require-marks --seeds $(SEEDS))
 
 fuzz: ## every fuzz target in turn (FUZZTIME=20s each)
 	@for file in $$(git ls-files '*_test.go' | xargs grep -lE '^func Fuzz'); do \

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,6 +177,9 @@ func (f *faults) spoil(kind swarm.Fault, rng *rand.Rand) {
 		return
 	}
 	file := files[rng.IntN(len(files))]
+	if i := slices.IndexFunc(files, func(f simdisk.FileInfo) bool { return f.Name == "clean" }); i >= 0 && rng.IntN(2) == 0 {
+		file = files[i] // it is there only between two processes
+	}
 	if file.Synced == 0 {
 		return
 	}
@@ -199,6 +203,18 @@ func (f *faults) spoil(kind swarm.Fault, rng *rand.Rand) {
 		}
 	}
 }
+
+// happened is the name in the tally of what each kind leads to.
+var happened = [swarm.FaultKinds]string{
+	swarm.Kill: "kill", swarm.Power: "power cut", swarm.Restart: "restart",
+	swarm.SyncError: "disk: sync error", swarm.ReadError: "disk: read error", swarm.WriteError: "disk: write error",
+	swarm.DiskFull: "disk: no space", swarm.SlowDisk: "slow disk", swarm.BitRot: "disk: bit flip", swarm.BadSector: "broken sector",
+	swarm.Reset: "net: connection reset", swarm.HalfOpen: "net: half-open link", swarm.Cut: "net: cut link",
+	swarm.SlowLink: "net: slow link", swarm.LostReply: "net: lost response", swarm.Pause: "pause", swarm.WallStep: "wall clock step",
+}
+
+// Happened is the name in Result.Faults of a kind of fault that has struck.
+func Happened(kind swarm.Fault) string { return happened[kind] }
 
 // tally is how often each fault has really happened.
 func (f *faults) tally() map[string]int64 {

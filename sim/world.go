@@ -342,7 +342,7 @@ func (w *World) wall() record.Timestamp {
 
 func (w *World) nodeConfig() broker.Config {
 	c := broker.DefaultConfig(nodeID, clusterID)
-	c.CheckpointBytes = w.cfg.CheckpointBytes
+	c.CheckpointBytes, c.SnapshotEntries = w.cfg.CheckpointBytes, uint64(w.cfg.SnapshotEntries)
 	return c
 }
 

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pawlbroker/pawl/sim"
+	"github.com/pawlbroker/pawl/sim/swarm"
 )
 
 // seeds is a range, both ends inclusive.
@@ -45,6 +46,7 @@ type sweep struct {
 	keepGoing bool
 	once      bool
 	asJSON    bool
+	marks     bool
 }
 
 func (s *sweep) flags(cmd *cobra.Command) {
@@ -69,6 +71,7 @@ func sweepCommand() *cobra.Command {
 	f.IntVar(&s.jobs, "jobs", runtime.GOMAXPROCS(0), "how many processes share the work")
 	f.BoolVar(&s.keepGoing, "keep-going", false, "do not stop at the first red seed")
 	f.BoolVar(&s.asJSON, "json", false, "print one JSON object for each seed, and a summary")
+	f.BoolVar(&s.marks, "require-marks", false, fmt.Sprintf("be red if a fault that a run had never struck in %d seeds, or a mark of sim/marks.txt was never reached in %d", seedsForFaults, seedsForMarks))
 	return cmd
 }
 
@@ -198,6 +201,7 @@ func (s *sweep) run(stdout, stderr io.Writer) error {
 		workers[i] = w
 	}
 	sum := summary{Faults: map[string]int64{}, Reached: map[string]int64{}}
+	var wanted [swarm.FaultKinds]bool
 	start := time.Now()
 	enc := json.NewEncoder(stdout)
 	progress := newProgress(stderr)
@@ -207,6 +211,11 @@ func (s *sweep) run(stdout, stderr io.Writer) error {
 			return err
 		}
 		sum.add(&rep)
+		if s.marks {
+			if err := want(&wanted, rep.Config); err != nil {
+				return err
+			}
+		}
 		progress.show(seed-r.from+1, r.to-r.from+1, sum.Red)
 		if s.asJSON {
 			if err := enc.Encode(rep); err != nil {
@@ -222,6 +231,9 @@ func (s *sweep) run(stdout, stderr io.Writer) error {
 	}
 	progress.clear()
 	sum.WallMS = time.Since(start).Milliseconds()
+	if s.marks {
+		sum.Missing = sum.missing(wanted)
+	}
 	if s.asJSON {
 		if err := enc.Encode(struct {
 			Summary summary `json:"summary"`
@@ -231,7 +243,7 @@ func (s *sweep) run(stdout, stderr io.Writer) error {
 	} else {
 		sum.print(stdout)
 	}
-	if sum.Red > 0 {
+	if sum.Red > 0 || len(sum.Missing) > 0 {
 		return errRed
 	}
 	return nil
@@ -248,6 +260,7 @@ type summary struct {
 	Faults      map[string]int64 `json:"faults"`
 	Reached     map[string]int64 `json:"reached"`
 	RedSeeds    []uint64         `json:"red_seeds"`
+	Missing     []string         `json:"missing,omitempty"` // what --require-marks has not seen
 }
 
 func (s *summary) add(r *report) {
@@ -269,6 +282,40 @@ func (s *summary) add(r *report) {
 	}
 }
 
+// How many seeds it takes for a silence to mean something.
+const (
+	seedsForFaults = 500
+	seedsForMarks  = 1000
+)
+
+// want notes the faults that a run had in its configuration.
+func want(wanted *[swarm.FaultKinds]bool, config string) error {
+	cfg, err := swarm.Parse(config)
+	for kind, every := range cfg.Faults {
+		wanted[kind] = wanted[kind] || every > 0
+	}
+	return err
+}
+
+// missing is what has never happened, though it was to.
+func (s *summary) missing(wanted [swarm.FaultKinds]bool) []string {
+	var out []string
+	for kind := range swarm.FaultKinds {
+		if s.Seeds >= seedsForFaults && wanted[kind] && s.Faults[sim.Happened(kind)] == 0 {
+			out = append(out, fmt.Sprintf("fault %s never struck: no %q", kind, sim.Happened(kind)))
+		}
+	}
+	for _, m := range sim.Marks() {
+		switch n := s.Reached[m.Name]; {
+		case m.Beyond != "" && n > 0:
+			out = append(out, fmt.Sprintf("mark %q was reached, and sim/marks.txt says that it cannot be", m.Name))
+		case m.Beyond == "" && n == 0 && s.Seeds >= seedsForMarks:
+			out = append(out, fmt.Sprintf("mark %q was never reached", m.Name))
+		}
+	}
+	return out
+}
+
 func (s *summary) print(w io.Writer) {
 	fmt.Fprintf(w, "%d seeds, %d red; %.1f s simulated, %d events, operations: %d ok, %d failed, %d unknown; %.1f s\n",
 		s.Seeds, s.Red, float64(s.SimulatedMS)/1000, s.Events, s.Ops.OK, s.Ops.Failed, s.Ops.Unknown, float64(s.WallMS)/1000)
@@ -280,6 +327,9 @@ func (s *summary) print(w io.Writer) {
 		for _, name := range slices.Sorted(maps.Keys(part.m)) {
 			fmt.Fprintf(w, "  %8d  %s\n", part.m[name], name)
 		}
+	}
+	for _, what := range s.Missing {
+		fmt.Fprintln(w, "missing:", what)
 	}
 }
 

@@ -51,6 +51,9 @@ type Config struct {
 	LargeAppend, JournalFileBytes, JournalGrowBytes, IndexIntervalBytes int64
 	// CheckpointBytes is after how many bytes the node begins a checkpoint.
 	CheckpointBytes int64
+	// SnapshotEntries is how long the metadata log becomes before it is replaced by
+	// the image it comes to.
+	SnapshotEntries int64
 
 	// NetMicros and DiskMicros are the longest usual delay of a packet, and of a
 	// job that waits for its turn.
@@ -135,6 +138,7 @@ func (c *Config) fields() []field {
 		{"journal_grow_bytes", &c.JournalGrowBytes, 0, 1 << 30},
 		{"index_interval_bytes", &c.IndexIntervalBytes, 1, 1 << 30},
 		{"checkpoint_bytes", &c.CheckpointBytes, 1, 1 << 40},
+		{"snapshot_entries", &c.SnapshotEntries, 1, 1 << 40},
 		{"net_us", &c.NetMicros, 1, 1 << 40},
 		{"disk_us", &c.DiskMicros, 1, 1 << 40},
 		{"split_percent", &c.SplitPercent, 0, 100},
@@ -206,7 +210,7 @@ func Base() Config {
 		DurationMillis: 2000, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
-		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10,
+		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
 		NetMicros: 2000, DiskMicros: 2000, SplitPercent: 10, RestartPercent: 5,
 	}
 }
@@ -238,6 +242,7 @@ func Draw(seed uint64, duration time.Duration, faults []Fault) Config {
 	c.SplitPercent = one(0, 10, 60)
 	c.RestartPercent = one(0, 5, 30)
 	c.Pipelines = one(0, 1, 1, 2)
+	c.SnapshotEntries = one(1, 5, 20, 10_000)
 	for _, f := range faults {
 		c.Faults[f] = drawRate(seed, f)
 	}

@@ -1,0 +1,30 @@
+package sim
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed marks.txt
+var marksText string
+
+// Mark is a rare path that the code marks with assert.Reached.
+type Mark struct {
+	Name string
+	// Beyond is why a run cannot get there, or empty if some run must.
+	Beyond string
+}
+
+// Marks is the catalogue of them all, in marks.txt.
+func Marks() []Mark {
+	var out []Mark
+	for line := range strings.Lines(marksText) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, beyond, _ := strings.Cut(line, " | ")
+		out = append(out, Mark{name, beyond})
+	}
+	return out
+}
