@@ -62,6 +62,10 @@ func (w *World) result(seed uint64) Result {
 		Recoveries: w.counts["recovery"],
 	}
 	r.Faults = w.faultsSeen()
+	if w.passer != nil {
+		r.Faults["topic deleted"] = w.passer.Passed
+		r.Faults["topic created again"] = w.passer.Again
+	}
 	if w.load != nil {
 		r.History = w.load.History()
 		r.OK, r.Failed, r.Unknown = r.History.Count()

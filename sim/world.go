@@ -60,6 +60,7 @@ type World struct {
 	sessions []*client.Session
 	actors   []*client.Actor
 	pipes    []*client.Pipeline
+	passer   *client.Passer // may be nil
 	tail     *client.Tail
 
 	counts  map[string]int64 // what happened, by name
@@ -93,7 +94,7 @@ type Result struct {
 // one place.
 func Run(seed uint64, cfg swarm.Config, trace io.Writer) (Result, error) {
 	w := &World{
-		k: kernel.New(seed), cfg: cfg, check: check.New(topicName),
+		k: kernel.New(seed), cfg: cfg, check: check.New(),
 		counts: map[string]int64{}, reached: map[string]int64{},
 	}
 	if trace != nil {
@@ -178,6 +179,10 @@ func (w *World) loaded() {
 		w.pipes = append(w.pipes, client.NewPipeline(w.k, w.session(id), history.Client(id), w.pipePartition(), w.check, clients))
 	}
 	w.tail = client.NewTail(w.k, w.session(load.Clients()+len(w.pipes)), topicName, w.partitions(), w.check, clients)
+	if id := load.Clients() + len(w.pipes) + 1; w.cfg.Passers > 0 {
+		w.passer = client.NewPasser(w.k, w.session(id), history.Client(id), w.cfg.SegmentBytes, w.check, clients,
+			func(what string) { w.check.Violate("a new topic has nothing of an old one", "%s", what) })
+	}
 	w.faults.begin(w)
 	w.runUntil(time.Duration(w.cfg.DurationMillis)*time.Millisecond, func() bool { return false })
 	w.faults.end()
@@ -268,6 +273,9 @@ func (w *World) rest(resting bool) {
 	for _, p := range w.pipes {
 		p.Retire() // for good: only the workload has something left to do
 	}
+	if w.passer != nil {
+		w.passer.Retire()
+	}
 }
 
 func (w *World) idle() bool {
@@ -281,7 +289,7 @@ func (w *World) idle() bool {
 			return false
 		}
 	}
-	return true
+	return w.passer == nil || w.passer.Idle()
 }
 
 func (w *World) whatIsStuck() string {
@@ -298,6 +306,9 @@ func (w *World) whatIsStuck() string {
 		if !p.Idle() {
 			return fmt.Sprintf("the node is %s; pipeline %d has batches that are not acknowledged", state, i)
 		}
+	}
+	if w.passer != nil && !w.passer.Idle() {
+		return "the node is " + state + "; a topic that is to be deleted is not"
 	}
 	return "the node is " + state + "; not everything could be read"
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,22 +13,35 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pawlbroker/pawl/sim"
 	"github.com/pawlbroker/pawl/sim/zoo"
 )
 
-// kill is what became of one mutant.
+// sight is who saw a mutant, and what it took.
+type sight struct {
+	Check       string `json:"check"`
+	Seed        uint64 `json:"seed"`
+	Seeds       int    `json:"seeds"` // run until then
+	SimulatedMS int64  `json:"simulated_ms"`
+	WallMS      int64  `json:"wall_ms"`
+}
+
+func (s *sight) String() string {
+	return fmt.Sprintf("seed %d, after %d seeds, %.1f s simulated and %d ms, by %q", s.Seed, s.Seeds, float64(s.SimulatedMS)/1000, s.WallMS, s.Check)
+}
+
+// kill is what became of one mutant. It counts if a check saw it that was meant
+// to; if an assertion came before, then in code without assertions.
 type kill struct {
-	ID       string   `json:"id"`
-	Title    string   `json:"title"`
-	Killed   bool     `json:"killed"`
-	Check    string   `json:"check,omitempty"` // that saw it first
-	Expected bool     `json:"expected"`        // that check was meant to
-	Want     []string `json:"want"`
-	Seed     uint64   `json:"seed,omitempty"`
-	Seeds    int      `json:"seeds"` // run until then
-	WallMS   int64    `json:"wall_ms"`
-	Error    string   `json:"error,omitempty"` // it could not be built or run
+	ID     string   `json:"id"`
+	Title  string   `json:"title"`
+	Killed bool     `json:"killed"`
+	Want   []string `json:"want"`
+	First  *sight   `json:"first,omitempty"` // anything at all
+	By     *sight   `json:"by,omitempty"`    // a check that was meant to
+	Deaf   bool     `json:"deaf,omitempty"`  // By is without assertions
+	Seeds  int      `json:"seeds"`           // run, all in all
+	WallMS int64    `json:"wall_ms"`
+	Error  string   `json:"error,omitempty"` // it could not be built or run
 }
 
 type zooFlags struct {
@@ -46,7 +58,8 @@ func zooCommand() *cobra.Command {
 		Short: "Put published bugs in, one by one, and see whether they are found",
 		Long: "Put published bugs in, one by one, and see whether they are found. It needs the\n" +
 			"source and the Go toolchain. A mutant that survives, or that no longer applies,\n" +
-			"makes the status 1.",
+			"makes the status 1. So does one that is seen by nothing but an assertion, or by\n" +
+			"checks that its file does not name.",
 		Example: "  pawlsim zoo --id S01,S02 --seeds 500",
 		Args:    noArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return z.run(cmd.OutOrStdout()) },
@@ -99,50 +112,75 @@ func (z *zooFlags) run(stdout io.Writer) error {
 	return nil
 }
 
-// hunt builds the simulator with a mutant in it and runs seeds until one is
-// red.
-func (z *zooFlags) hunt(m zoo.Mutant, root, dir string) (k kill) {
-	k = kill{ID: m.ID, Title: m.Title, Want: m.Checkers}
-	overlay, err := m.Overlay(root, dir)
+// hunt looks for a mutant, and where an assertion is the first to see it, once
+// more without assertions.
+func (z *zooFlags) hunt(m zoo.Mutant, root, dir string) kill {
+	k := kill{ID: m.ID, Title: m.Title, Want: m.Checkers}
+	err := z.seek(m, root, dir, &k)
+	if err == nil && k.By == nil && k.First != nil && zoo.Inside(k.First.Check) {
+		k.Deaf = true
+		err = z.seek(m.WithoutAssertions(), root, dir, &k)
+	}
 	if err != nil {
 		k.Error = err.Error()
-		return k
+	}
+	k.Killed = k.By != nil
+	return k
+}
+
+// seek builds the simulator with a mutant in it and runs seeds until a check
+// sees it that is meant to, or an assertion does.
+func (z *zooFlags) seek(m zoo.Mutant, root, dir string, k *kill) error {
+	overlay, err := m.Overlay(root, dir)
+	if err != nil {
+		return err
 	}
 	binary := filepath.Join(dir, m.ID+".exe")
 	build := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "./cmd/pawlsim")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		k.Error = fmt.Sprintf("build: %v: %s", err, out)
-		return k
+		return fmt.Errorf("build: %w: %s", err, out)
 	}
 	defer os.Remove(binary)
-	start := time.Now()
-	run := exec.Command(binary, "sweep", "--once", "--json", "--seeds", fmt.Sprintf("1-%d", z.seeds), "--faults", m.Faults, "--set", m.Set)
-	out, err := run.Output()
-	k.WallMS = time.Since(start).Milliseconds()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		k.Error = err.Error()
-		return k
-	}
-	for line := range strings.Lines(string(out)) {
-		var rep report
-		if json.Unmarshal([]byte(line), &rep) != nil || rep.Verdict == "" {
-			continue
-		}
-		k.Seeds++
-		if rep.Verdict != sim.OK {
-			k.Killed, k.Seed = true, rep.Seed
-			if rep.Violation != nil {
-				k.Check, k.Expected = rep.Violation.Check, m.Expected(rep.Violation.Check)
-			}
-			return k
-		}
+	start, seeds, simulated := time.Now(), 0, int64(0)
+	var stderr strings.Builder
+	run := exec.Command(binary, "sweep", "--once", "--json", "--keep-going", "--seeds", fmt.Sprintf("1-%d", z.seeds), "--faults", m.Faults, "--set", m.Set)
+	run.Stderr = &stderr
+	out, err := run.StdoutPipe()
+	if err == nil {
+		err = run.Start()
 	}
 	if err != nil {
-		k.Error = fmt.Sprintf("%v: %s", err, exit.Stderr)
+		return err
 	}
-	return k
+	defer func() { k.Seeds += seeds; k.WallMS += time.Since(start).Milliseconds() }()
+	for dec := json.NewDecoder(out); ; {
+		var rep report
+		switch err := dec.Decode(&rep); {
+		case err != nil || rep.Verdict == "": // the end, or the summary before it
+			if err := run.Wait(); err != nil && seeds < z.seeds {
+				return fmt.Errorf("%w: %s", err, stderr.String())
+			}
+			return nil
+		}
+		seeds++
+		simulated += rep.SimulatedMS
+		if rep.Violation == nil {
+			continue
+		}
+		s := &sight{rep.Violation.Check, rep.Seed, seeds, simulated, time.Since(start).Milliseconds()}
+		if k.First == nil {
+			k.First = s
+		}
+		if expected := m.Expected(s.Check); expected || zoo.Inside(s.Check) && !k.Deaf {
+			if expected {
+				k.By = s
+			}
+			_ = run.Process.Kill()
+			_ = run.Wait()
+			return nil
+		}
+	}
 }
 
 func (k *kill) print(w io.Writer, asJSON bool) error {
@@ -152,14 +190,16 @@ func (k *kill) print(w io.Writer, asJSON bool) error {
 	switch {
 	case k.Error != "":
 		fmt.Fprintf(w, "%-6s NOT RUN   %s: %s\n", k.ID, k.Title, k.Error)
-	case !k.Killed:
+	case k.First == nil:
 		fmt.Fprintf(w, "%-6s SURVIVED  %s: %d seeds in %d ms\n", k.ID, k.Title, k.Seeds, k.WallMS)
+	case k.By == nil:
+		fmt.Fprintf(w, "%-6s NOT SEEN  %s: %s; by no check that was meant to in %d seeds\n", k.ID, k.Title, k.First, k.Seeds)
+	case k.Deaf:
+		fmt.Fprintf(w, "%-6s killed    %s: %s; without assertions: %s\n", k.ID, k.Title, k.First, k.By)
+	case *k.First != *k.By:
+		fmt.Fprintf(w, "%-6s killed    %s: %s; before that by %q\n", k.ID, k.Title, k.By, k.First.Check)
 	default:
-		note := ""
-		if !k.Expected {
-			note = ", which was not expected to"
-		}
-		fmt.Fprintf(w, "%-6s killed    %s: seed %d, after %d seeds and %d ms, by %q%s\n", k.ID, k.Title, k.Seed, k.Seeds, k.WallMS, k.Check, note)
+		fmt.Fprintf(w, "%-6s killed    %s: %s\n", k.ID, k.Title, k.By)
 	}
 	return nil
 }

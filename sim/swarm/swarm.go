@@ -27,6 +27,8 @@ type Config struct {
 	// Pipelines is how many idempotent producers there are that send several
 	// batches before the first is answered, to a partition of their own.
 	Pipelines int64
+	// Passers is how many clients create and delete topics of one name: 0 or 1.
+	Passers int64
 	// Sessions is over how many connections they are spread.
 	Sessions int64
 	// Partitions of the one topic.
@@ -123,6 +125,7 @@ func (c *Config) fields() []field {
 		{"idempotent", &c.Idempotent, 0, 1000},
 		{"readers", &c.Readers, 0, 1000},
 		{"pipelines", &c.Pipelines, 0, 100},
+		{"passers", &c.Passers, 0, 1},
 		{"sessions", &c.Sessions, 1, 1000},
 		{"partitions", &c.Partitions, 1, 10000},
 		{"acks", &c.Acks, -1, 1},
@@ -207,7 +210,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -243,6 +246,7 @@ func Draw(seed uint64, duration time.Duration, faults []Fault) Config {
 	c.RestartPercent = one(0, 5, 30)
 	c.Pipelines = one(0, 1, 1, 2)
 	c.SnapshotEntries = one(1, 5, 20, 10_000)
+	c.Passers = one(0, 1)
 	for _, f := range faults {
 		c.Faults[f] = drawRate(seed, f)
 	}

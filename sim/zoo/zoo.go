@@ -14,7 +14,8 @@
 //	the lines that take their place
 //	---
 //
-// It may have several file blocks. It is applied with the Go toolchain's
+// It may have several checkers, any of which is to see it, several file blocks,
+// and "blind:" lines with checks that are not to look. It is applied with the Go toolchain's
 // -overlay, so that the code that ships has no switches.
 package zoo
 
@@ -40,6 +41,7 @@ type Mutant struct {
 	Faults    string   // that it needs, as pawlsim's --faults
 	Set       string   // what it needs of the run, as pawlsim's --set
 	Checkers  []string // that are expected to see it; any of them
+	Blind     []string // checks that do not look
 	Edits     []Edit
 }
 
@@ -76,10 +78,12 @@ func Parse(name, text string) (Mutant, error) {
 			"faults": &m.Faults, "set": &m.Set, "file": &file,
 		}[key]
 		switch {
-		case !ok || into == nil && key != "checker":
+		case !ok || into == nil && key != "checker" && key != "blind":
 			return m, fmt.Errorf("%w: %s:%d: %q", ErrMutant, name, i+1, line)
 		case key == "checker":
 			m.Checkers = append(m.Checkers, value)
+		case key == "blind":
+			m.Blind = append(m.Blind, value)
 		default:
 			*into = value
 		}
@@ -130,11 +134,34 @@ func Load(dir string) ([]Mutant, error) {
 	return out, nil
 }
 
+// Inside says whether a check is one of the code's own, which does not count for
+// a mutant: what only an assertion sees, nobody else would see without it.
+func Inside(check string) bool { return check == "assertion" || check == "no panic" }
+
+// deaf makes assertions say nothing.
+var deaf = Edit{File: "storage/assert/assert.go", Old: "	if !ok {\n", New: "	if false && !ok {\n"}
+
+// WithoutAssertions is the mutant in code whose assertions say nothing.
+func (m Mutant) WithoutAssertions() Mutant {
+	m.Edits = append(slices.Clone(m.Edits), deaf)
+	m.ID += "-deaf"
+	return m
+}
+
+// blinding is the edit that keeps checks from looking.
+func blinding(checks []string) Edit {
+	return Edit{File: "sim/check/blind.go", Old: "var blind = []string{}\n", New: fmt.Sprintf("var blind = %#v\n", checks)}
+}
+
 // Overlay writes the changed files of a mutant to dir, and the file for go
 // build's -overlay, whose name it returns. root is the module's directory.
 func (m Mutant) Overlay(root, dir string) (string, error) {
 	changed := map[string]string{}
-	for _, e := range m.Edits {
+	edits := m.Edits
+	if len(m.Blind) > 0 {
+		edits = append(slices.Clone(edits), blinding(m.Blind))
+	}
+	for _, e := range edits {
 		path := filepath.Join(root, filepath.FromSlash(e.File))
 		text, ok := changed[path]
 		if !ok {

@@ -1,10 +1,12 @@
 package zoo_test
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/pawlbroker/pawl/sim/zoo"
@@ -62,6 +64,30 @@ func TestAMutantChangesWhatIsBuiltAndNotTheSource(t *testing.T) {
 	}
 }
 
+func TestChecksCanBeMadeBlindAndAssertionsDeaf(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := zoo.Mutant{ID: "X02", Blind: []string{"a", "b"}}.WithoutAssertions()
+	overlay, err := m.Overlay(root, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files struct{ Replace map[string]string }
+	if text, err := os.ReadFile(overlay); err != nil || json.Unmarshal(text, &files) != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"sim/check/blind.go": `var blind = []string{"a", "b"}`, "storage/assert/assert.go": "if false && !ok {",
+	} {
+		text, err := os.ReadFile(files.Replace[filepath.Join(root, file)])
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v: %s", file, err, text)
+		}
+	}
+}
+
 func TestAMutantThatNoLongerAppliesIsAnError(t *testing.T) {
 	m, err := zoo.Parse("double", double)
 	if err != nil {
@@ -104,6 +130,14 @@ func TestEveryMutantApplies(t *testing.T) {
 	for _, m := range mutants {
 		if _, err := m.Overlay(root, t.TempDir()); err != nil {
 			t.Error(err)
+		}
+		if _, err := m.WithoutAssertions().Overlay(root, t.TempDir()); err != nil {
+			t.Error(err)
+		}
+		for _, check := range m.Checkers {
+			if zoo.Inside(check) {
+				t.Errorf("%s: %q does not count", m.ID, check)
+			}
 		}
 		if seen[m.ID] {
 			t.Errorf("%s twice", m.ID)
