@@ -19,7 +19,7 @@ define again
 { $(1); } || { status=$$?; printf '\nTo repeat this: %s\n' '$(1)' >&2; exit $$status; }
 endef
 
-.PHONY: help build run test check race sim fuzz maelstrom interop bench zoo kill9
+.PHONY: help build run test check race sim fuzz maelstrom interop bench microbench zoo kill9
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,11 +67,13 @@ endif
 interop: ## clients that others wrote, against a real broker
 	@$(call again,$(GO) test -count=1 -v -timeout 1h -tags interop ./workloads/interop)
 
-bench: build ## Go benchmarks into bin/bench.txt, against bin/bench-base.txt if there is one; then pawl beside the null broker
-	@$(call again,$(GO) test -run ^$$ -bench . -benchmem -count $(COUNT) ./broker/... ./storage/... ./sim/... | tee bin/bench.txt)
-	@if [ -e bin/bench-base.txt ]; then $(call again,$(GO) run golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da bin/bench-base.txt bin/bench.txt); \
-		else echo "to compare later runs with this one: cp bin/bench.txt bin/bench-base.txt"; fi
+bench: build ## pawl beside the null broker, goal by goal (about ten minutes), then the Go benchmarks
 	@$(call again,bin/pawl bench table)
+	@$(call again,$(MAKE) --no-print-directory microbench)
+
+microbench: ## Go benchmarks, COUNT=5 times, into bin/bench.txt for benchstat
+	@mkdir -p bin
+	@$(call again,$(GO) test -run ^$$ -bench . -benchmem -count $(COUNT) ./broker/... ./storage/... ./sim/... | tee bin/bench.txt)
 
 zoo: build ## the published bugs put back: each must be found
 	@$(call again,bin/pawlsim zoo)
