@@ -104,7 +104,7 @@ func (c *Checker) log(p history.Partition) *log {
 }
 
 // Served is a batch that a client was served. It implements client.Watcher, as
-// do the four after it.
+// do the five after it.
 func (c *Checker) Served(p history.Partition, b record.Batch) {
 	c.agree("served", p, b.BaseOffset(), identify(b, b.BaseOffset()))
 }
@@ -129,6 +129,15 @@ func (c *Checker) agree(how string, p history.Partition, base record.Offset, b b
 func (c *Checker) Spoiled(p history.Partition, at record.Offset, what string) {
 	if !c.Rotten {
 		c.Violate("only what was written is served", "%s at %d: %s", p, at, what)
+	}
+}
+
+// OutOfRange is an answer that makes a client lose its place: for an offset that
+// it knows from the node it must never come, however little the node knows as
+// yet. Nothing is deleted from the front of a simulated log.
+func (c *Checker) OutOfRange(p history.Partition, at record.Offset) {
+	if known := c.log(p).acked; at <= known && c.Damage[p] == "" {
+		c.Violate("an offset that was served is in range", "%s: %d is out of range, clients know of %d", p, at, known)
 	}
 }
 

@@ -30,6 +30,8 @@ type Watcher interface {
 	// Spoiled says a client got bytes from around an offset that are no batch, or
 	// not the one it asked for.
 	Spoiled(p history.Partition, at record.Offset, what string)
+	// OutOfRange says a client was told that there is no such offset.
+	OutOfRange(p history.Partition, at record.Offset)
 	// Issued says a producer got an id.
 	Issued(id record.ProducerID, epoch record.ProducerEpoch)
 	// Refused says an idempotent producer, whose sequences are in order, was told

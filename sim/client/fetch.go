@@ -53,6 +53,9 @@ func (a *Actor) fetched(op workloads.Read, resp *kmsg.FetchResponse) {
 	}
 	p := resp.Topics[0].Partitions[0]
 	if p.ErrorCode != 0 {
+		if p.ErrorCode == codeOutOfRange {
+			a.watch.OutOfRange(op.Partition, record.Offset(op.From))
+		}
 		a.failed(codeNote(p.ErrorCode))
 		return
 	}

@@ -17,6 +17,7 @@ import (
 // Kafka's codes that a client tells apart.
 const (
 	codeUnknownServer   = -1
+	codeOutOfRange      = 1
 	codeUnknownTopic    = 3
 	codeNotLeader       = 6
 	codeTimedOut        = 7

@@ -105,14 +105,17 @@ func (t *Tail) fetch() {
 }
 
 func (t *Tail) took(p *kmsg.FetchResponseTopicPartition) {
-	if p.ErrorCode != 0 {
-		return
-	}
 	if p.Partition < 0 || int(p.Partition) >= len(t.next) {
 		t.session.broken("Fetch answers for other partitions than asked")
 		return
 	}
 	part := history.Partition{Topic: t.topic, Index: p.Partition}
+	if p.ErrorCode == codeOutOfRange {
+		t.watch.OutOfRange(part, t.next[p.Partition])
+	}
+	if p.ErrorCode != 0 {
+		return
+	}
 	t.ends[p.Partition] = record.Offset(p.HighWatermark)
 	for rest := p.RecordBatches; len(rest) > 0; {
 		b, after, err := record.Cut(rest)
