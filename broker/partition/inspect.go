@@ -33,24 +33,22 @@ type Status struct {
 }
 
 // Glances tells f of the open partitions, by topic name and index.
-func (t *Table) Glances(f func(*Glance)) {
+func (t *Table) Glances(f func(Glance)) {
 	var room [8]string
 	names := room[:0]
 	for name := range t.topics { //pawl:unordered sorted below
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	var g Glance
 	for _, name := range names {
 		for _, p := range t.topics[name].partitions {
-			p.glance(&g)
-			f(&g)
+			f(p.glance())
 		}
 	}
 }
 
-func (p *Partition) glance(g *Glance) {
-	*g = Glance{
+func (p *Partition) glance() Glance {
+	return Glance{
 		Topic: p.topic.Name, Log: p.log, LeaderEpoch: p.replica.Epoch(), LogStart: p.replica.LogStart(),
 		HighWatermark: p.replica.HighWatermark(), OnDisk: p.replica.OnDisk(), LogEnd: p.replica.LogEnd(),
 		Epochs: p.replica.Epochs(), View: p.view, Damage: p.damage,
@@ -61,11 +59,9 @@ func (p *Partition) glance(g *Glance) {
 func (t *Table) Status() []Status {
 	var out []Status
 	for _, p := range t.sorted() {
-		s := Status{
-			Producers: p.producers.Len(), ProducerHash: p.producers.Hash(p.replica.OnDisk()), Parked: len(p.waiting()),
-		}
-		p.glance(&s.Glance)
-		out = append(out, s)
+		out = append(out, Status{
+			Glance: p.glance(), Producers: p.producers.Len(), ProducerHash: p.producers.Hash(p.replica.OnDisk()), Parked: len(p.waiting()),
+		})
 	}
 	return out
 }

@@ -164,7 +164,7 @@ func (c *Checker) Step(t *partition.Table) { t.Glances(c.glance) }
 // Table does too, and at what costs more.
 func (c *Checker) Table(t *partition.Table) {
 	for _, s := range t.Status() {
-		c.glance(&s.Glance)
+		c.glance(s.Glance)
 		if s.Damage == nil {
 			was := c.life(s.Log)
 			was.hashedAt, was.producers = s.OnDisk, s.ProducerHash
@@ -181,7 +181,7 @@ func (c *Checker) life(id storage.LogID) *life {
 	return l
 }
 
-func (c *Checker) glance(g *partition.Glance) {
+func (c *Checker) glance(g partition.Glance) {
 	p := history.Partition{Topic: g.Topic, Index: g.Log.Partition}
 	was := c.life(g.Log)
 	switch {

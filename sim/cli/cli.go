@@ -22,7 +22,7 @@ var (
 
 // Main runs a command line and returns the exit status.
 func Main(args []string, stdout, stderr io.Writer) int {
-	debug.SetGCPercent(400) // runs are short and small; a fifth of the time is the collector's otherwise
+	debug.SetGCPercent(2000) // a run is short and small, and most of it is garbage when the next begins
 	root := &cobra.Command{
 		Use:           "pawlsim",
 		Short:         "Simulate a pawl cluster with faults, from a seed",

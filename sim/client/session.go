@@ -120,7 +120,7 @@ func (s *Session) AskUnless(stale func() bool, req kmsg.Request, answer Answer) 
 
 func (s *Session) dial() {
 	s.state = dialing
-	s.in = s.in[:0]
+	s.in = nil
 	s.conn = s.net.Dial(s.client, s.node, s)
 }
 
@@ -277,21 +277,25 @@ func (s *Session) Received(c simnet.ConnID, data []byte) {
 	if c != s.conn {
 		return
 	}
-	s.in = append(s.in, data...)
+	if len(s.in) > 0 {
+		s.in = append(s.in, data...)
+		data = s.in
+		s.in = nil // responses point into it
+	}
 	for {
-		if len(s.in) < 4 {
+		size := 0
+		if len(data) >= 4 {
+			if size = int(binary.BigEndian.Uint32(data)); size < 4 || size > 64<<20 {
+				s.breach(fmt.Sprintf("frame of %d bytes", size))
+				return
+			}
+		}
+		if len(data) < 4+size || size == 0 {
+			s.in = append(s.in, data...)
 			return
 		}
-		size := int(binary.BigEndian.Uint32(s.in))
-		if size < 4 || size > 64<<20 {
-			s.breach(fmt.Sprintf("frame of %d bytes", size))
-			return
-		}
-		if len(s.in) < 4+size {
-			return
-		}
-		frame := append([]byte(nil), s.in[4:4+size]...)
-		s.in = append(s.in[:0], s.in[4+size:]...)
+		frame := data[4 : 4+size : 4+size]
+		data = data[4+size:]
 		if !s.take(frame) {
 			return
 		}
