@@ -67,6 +67,9 @@ const (
 	ready
 )
 
+// maxFrame is the longest response that a client takes, in bytes.
+const maxFrame = 64 << 20
+
 type versions struct{ min, max int16 }
 
 type pending struct {
@@ -279,13 +282,18 @@ func (s *Session) Received(c simnet.ConnID, data []byte) {
 	}
 	if len(s.in) > 0 {
 		s.in = append(s.in, data...)
-		data = s.in
+		if data = s.in; len(data) < 4 {
+			return
+		}
+		if size := int(binary.BigEndian.Uint32(data)); size <= maxFrame && len(data) < 4+size {
+			return
+		}
 		s.in = nil // responses point into it
 	}
 	for {
 		size := 0
 		if len(data) >= 4 {
-			if size = int(binary.BigEndian.Uint32(data)); size < 4 || size > 64<<20 {
+			if size = int(binary.BigEndian.Uint32(data)); size < 4 || size > maxFrame {
 				s.breach(fmt.Sprintf("frame of %d bytes", size))
 				return
 			}
