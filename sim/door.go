@@ -188,6 +188,10 @@ func (d *door) encode(correlation int32, body wire.Body) (p []byte, err error) {
 	if len(f.Holes) == 0 {
 		return f.Bytes, nil
 	}
+	if d.m.disk.Drops() > d.m.drops {
+		d.m.w.check.Dropped = true // the node is about to hear of it, and to stop
+		d.m.w.count("region sent after a failed sync")
+	}
 	p = make([]byte, 0, f.Size())
 	at := 0
 	for _, h := range f.Holes {

@@ -48,6 +48,7 @@ type machine struct {
 	reason   error
 	clean    bool  // the process before it stopped as asked
 	excuses  int64 // disk faults that had struck when the process began
+	drops    int64 // what disk.Drops said then
 	door     door
 
 	pausedUntil clock.Instant
@@ -141,7 +142,7 @@ func (m *machine) boot() {
 	m.lookups, m.free = nil, nil
 	m.wakeAt = clock.Never
 	m.stopping, m.stopped, m.reason = false, false, nil
-	m.excuses = m.struck()
+	m.excuses, m.drops = m.struck(), m.disk.Drops()
 	m.clean, m.cleanly = m.cleanly, false
 	m.disks = k.Stream("disk", uint64(m.id), m.life)
 	m.door = door{m: m}

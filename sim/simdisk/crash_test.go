@@ -312,3 +312,20 @@ func BenchmarkAppendAndSync(b *testing.B) {
 		_ = f.Sync()
 	}
 }
+
+func TestOnlyAFailedSyncThatDropsPagesCountsAsADrop(t *testing.T) {
+	disk := simdisk.New()
+	f, _ := disk.Create("f")
+	for _, drop := range []bool{false, true} {
+		if _, err := f.WriteAt([]byte("x"), 0); err != nil {
+			t.Fatal(err)
+		}
+		disk.FailSync(1, 0, drop)
+		if err := f.Sync(); !errors.Is(err, simdisk.ErrIO) {
+			t.Fatal(err)
+		}
+	}
+	if n := disk.Kill().Drops(); n != 1 {
+		t.Fatalf("%d drops", n)
+	}
+}

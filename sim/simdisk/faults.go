@@ -53,6 +53,10 @@ func (d *Disk) FailSync(n int64, tear uint64, drop bool) {
 	d.faults[SyncError] = countdown{left: n, tear: tear, drop: drop}
 }
 
+// Drops is how often a file's failed sync made the page cache forget, over all
+// lives of the disk.
+func (d *Disk) Drops() int64 { return d.drops }
+
 // Calm takes out the fuse and every fault that waits.
 func (d *Disk) Calm() {
 	d.fuse = -1

@@ -133,6 +133,9 @@ func (f *file) Sync() error {
 	if f.d.strike(SyncError) {
 		c := f.d.faults[SyncError]
 		f.n.failSync(newTear(c.tear), c.drop)
+		if c.drop {
+			f.d.drops++
+		}
 		return pathError("sync", f.name, ErrIO)
 	}
 	f.d.sum.Word(sumSync)

@@ -85,6 +85,7 @@ type Disk struct {
 	faults  [faultKinds]countdown
 
 	hits  [faultKinds]int64
+	drops int64 // failed syncs that made the page cache forget
 	stats Stats
 	sum   digest.Digest
 }
@@ -339,6 +340,6 @@ func (d *Disk) Kill() *Disk {
 func (d *Disk) next() *Disk {
 	d.crashed = true
 	after := New()
-	after.capacity, after.stats, after.hits, after.sum = d.capacity, d.stats, d.hits, d.sum
+	after.capacity, after.stats, after.hits, after.drops, after.sum = d.capacity, d.stats, d.hits, d.drops, d.sum
 	return after
 }
