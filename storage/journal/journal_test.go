@@ -156,6 +156,15 @@ func TestMissingFileIsDamage(t *testing.T) {
 	}
 }
 
+// TestEmptiedDirectoryIsDamage is about a journal of which a clean mark says that
+// it held something: it must not be begun anew.
+func TestEmptiedDirectoryIsDamage(t *testing.T) {
+	d := newDisk(t)
+	if _, _, err := tryOpen(d, small, From{Durable: 3, Exact: true}); damageAt(err) != "j/00000000000000000001.journal at 0" {
+		t.Fatal(err)
+	}
+}
+
 func TestRecordsMayLookLikeGroups(t *testing.T) {
 	d := newDisk(t)
 	j, _ := open(t, d, small, From{})

@@ -58,6 +58,9 @@ func Scan(fsys vfs.FS, dir string, from From, f func(Group) error) (End, error) 
 	end := End{unneeded: seqs[:n:n]}
 	seqs = seqs[n:]
 	if from.Seq == 0 {
+		if from.Durable > 0 {
+			return End{}, damage(dir, 1, 0, fmt.Sprintf("journal is missing, though group %d was durable", from.Durable))
+		}
 		return end, nil
 	}
 	s := scanner{fs: fsys, dir: dir, from: from, emit: f, end: end, vouched: vouched}
