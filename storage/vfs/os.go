@@ -50,6 +50,11 @@ type osFS struct {
 	syncs   atomic.Int64
 	written atomic.Int64
 
+	// failed is the error of the first sync that failed, if one has. The kernel
+	// tells each open file of a failed write once, whichever sync asks first; so
+	// all later ones are told here. Nothing is known of the disk any more.
+	failed atomic.Pointer[error]
+
 	// whole is a handle on root, opened before the first write through this FS,
 	// so that syncfs reports every error since.
 	once  sync.Once
@@ -67,7 +72,7 @@ func (s *osFS) open(name string, flag int) (File, error) {
 	if err != nil {
 		return nil, spaceError(err)
 	}
-	return &osFile{s, f}, nil
+	return &osFile{fs: s, f: f}, nil
 }
 
 func (s *osFS) Create(name string) (File, error) { return s.open(name, os.O_CREATE|os.O_EXCL) }
@@ -106,24 +111,40 @@ func (s *osFS) List(dir string) ([]string, error) {
 	return names, nil
 }
 
+// sync does one sync, unless one has failed before.
+func (s *osFS) sync(do func() error) error {
+	if failed := s.failed.Load(); failed != nil {
+		return *failed
+	}
+	s.syncs.Add(1)
+	err := spaceError(do())
+	if err != nil {
+		s.failed.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
 func (s *osFS) SyncDir(dir string) error {
 	f, err := os.Open(s.path(dir))
 	if err != nil {
 		return err
 	}
-	s.syncs.Add(1)
-	if err := f.Sync(); err != nil {
+	if err := s.sync(f.Sync); err != nil {
 		f.Close()
-		return spaceError(err)
+		return err
 	}
 	return f.Close()
 }
 
 func (s *osFS) SyncFiles(files []File) error {
 	if len(files) > maxParallelSyncs && s.whole != nil {
-		if done, err := syncWhole(s.whole); done {
-			s.syncs.Add(1)
-			return spaceError(err)
+		done := false
+		err := s.sync(func() (err error) {
+			done, err = syncWhole(s.whole)
+			return err
+		})
+		if done || err != nil {
+			return err
 		}
 	}
 	if len(files) == 1 {
@@ -146,6 +167,8 @@ func (s *osFS) SyncFiles(files []File) error {
 type osFile struct {
 	fs *osFS
 	f  *os.File
+
+	syncing sync.Mutex // one sync runs at a time; see osFS.failed
 }
 
 func (o *osFile) OSFile() *os.File { return o.f }
@@ -156,9 +179,12 @@ func (o *osFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, o.named(err)
 }
 
-func (o *osFile) Sync() error {
-	o.fs.syncs.Add(1)
-	return spaceError(o.named(syncData(o.f)))
+func (o *osFile) Sync() error { return o.sync(syncData) }
+
+func (o *osFile) sync(data func(*os.File) error) error {
+	o.syncing.Lock()
+	defer o.syncing.Unlock()
+	return o.fs.sync(func() error { return o.named(data(o.f)) })
 }
 
 // named puts a file's name into an error, in the place of its directory's.
