@@ -25,7 +25,7 @@ type door struct {
 
 type nodeConn struct {
 	split    *wire.Splitter
-	order    wire.Order[struct{}]
+	order    wire.Order[[]byte] // with the frame of each request
 	flushing bool
 }
 
@@ -121,7 +121,7 @@ func (d *door) requests(id simnet.ConnID, c *nodeConn) {
 			d.drop(id)
 			return
 		}
-		seq := c.order.Expect(req.Correlation, struct{}{})
+		seq := c.order.Expect(req.Correlation, frame)
 		caller := broker.Caller{Conn: uint64(id), Seq: seq}
 		if answer != nil {
 			d.m.Reply(caller, *answer)
@@ -171,10 +171,21 @@ func (d *door) flush(conn uint64) {
 			}
 			d.m.w.net.Send(id, simnet.Node, p)
 		}
+		if !ready.Response.InUse {
+			spoil(ready.Tag)
+		}
 		if ready.Response.Close {
 			d.drop(id)
 			return
 		}
+	}
+}
+
+// spoil overwrites a frame that broker/tcp would use for another request.
+// Whoever still reads it stores or sends what no client wrote.
+func spoil(frame []byte) {
+	for i := range frame {
+		frame[i] = 0xdb
 	}
 }
 

@@ -61,6 +61,7 @@ type produce struct {
 	acks     acks
 	left     int // entries not decided yet
 	failed   bool
+	inUse    bool // an append may be on its way that nobody waits for
 	answered bool
 	deadline clock.Instant
 	resp     kmsg.ProduceResponse
@@ -273,6 +274,7 @@ func (t *Table) keep(done []replica.Done, _ Moment, out *Out) {
 			continue
 		}
 		if d.Err != nil {
+			p.inUse = true
 			p.refuse(pr.entry, wire.ProduceEntry{}, d.Err)
 		} else {
 			pr.entry.BaseOffset = int64(d.Base)
@@ -289,10 +291,10 @@ func (t *Table) finish(p *produce, out *Out) {
 	}
 	p.answered = true
 	if p.acks == acksNone {
-		out.reply(p.caller, wire.Response{Close: p.failed})
+		out.reply(p.caller, wire.Response{Close: p.failed, InUse: p.inUse})
 		return
 	}
-	out.reply(p.caller, wire.Response{Body: &p.resp})
+	out.reply(p.caller, wire.Response{Body: &p.resp, InUse: p.inUse})
 }
 
 // timeOut answers the produces that have waited too long, and forgets those
@@ -322,6 +324,6 @@ func (t *Table) giveUp(p *produce, out *Out) {
 			p.refuse(pr.entry, wire.ProduceEntry{}, wire.ErrTimedOut)
 		}
 	}
-	p.left = 0
+	p.left, p.inUse = 0, true
 	t.finish(p, out)
 }

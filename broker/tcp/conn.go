@@ -66,6 +66,7 @@ type conn struct {
 type request struct {
 	held    held
 	produce bool
+	frame   []byte // of a large Produce, for reuse; else nil
 }
 
 func newConn(s *Server, id uint64, tcp *net.TCPConn) (*conn, error) {
@@ -246,7 +247,7 @@ func (c *conn) readFrame() (frame []byte, has held, err error) {
 		return nil, held{}, err
 	}
 	c.in.Discard(wire.PrefixSize)
-	frame = make([]byte, size)
+	frame = c.s.pool.get(size)
 	if c.in.Buffered() < size {
 		if err := c.expectBytes(size); err != nil {
 			c.s.give(has)
@@ -361,7 +362,11 @@ func (c *conn) decode(frame []byte, has held) error {
 		c.s.give(keeps)
 		return errGone
 	}
-	seq := c.order.Expect(req.Correlation, request{keeps, produce})
+	tag := request{held: keeps, produce: produce}
+	if produce {
+		tag.frame = frame
+	}
+	seq := c.order.Expect(req.Correlation, tag)
 	if answer != nil {
 		c.order.Answer(seq, *answer)
 		c.some.Signal()

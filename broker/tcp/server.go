@@ -32,9 +32,10 @@ type Server struct {
 	log        *slog.Logger
 	complaints complaints
 	post       func(...broker.Event)
-	small      *budget       // what small requests take before they are read, wire.Cost
-	frames     *budget       // what other requests take before they are read, wire.Cost
-	growth     *budget       // and before they are decoded, wire.Growth; always taken after those
+	small      *budget // what small requests take before they are read, wire.Cost
+	frames     *budget // what other requests take before they are read, wire.Cost
+	growth     *budget // and before they are decoded, wire.Growth; always taken after those
+	pool       framePool
 	decoders   chan struct{} // one for each processor: bounds what decompression takes
 	closing    atomic.Bool   // no request is read any more
 	workers    sync.WaitGroup

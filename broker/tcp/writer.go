@@ -105,6 +105,12 @@ func (w *writer) send(ready []wire.Ready[request]) (has held, last bool, err err
 	if err == nil {
 		err = w.flush()
 	}
+	for i := range ready {
+		// What a response has of its request, such as a topic's name, is sent by now.
+		if r := &ready[i]; err == nil && !r.Response.InUse {
+			w.c.s.pool.put(r.Tag.frame)
+		}
+	}
 	return has, last, err
 }
 

@@ -49,6 +49,9 @@ type Body interface{ Key() int16 }
 type Response struct {
 	Body  Body
 	Close bool // close the connection once everything before is sent
+	// InUse says that the request's bytes may be read even after this is sent: a
+	// batch of it is on its way to the disk and nobody waits for it any more.
+	InUse bool
 }
 
 // FetchResponse answers a Fetch request.
