@@ -1,6 +1,10 @@
 package tcp
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/pawlbroker/pawl/broker/wire"
+)
 
 func TestPooledFramesFitOthers(t *testing.T) {
 	var p framePool
@@ -18,5 +22,16 @@ func TestPooledFramesFitOthers(t *testing.T) {
 	p.put(make([]byte, pooledFrom))
 	if f := p.get(pooledFrom + pooledStep); len(f) != pooledFrom+pooledStep {
 		t.Errorf("a frame that is too short was given out: %d bytes", len(f))
+	}
+}
+
+func TestFrameInUseIsNotSpent(t *testing.T) {
+	r := wire.Ready[request]{Tag: request{frame: make([]byte, pooledFrom)}}
+	if spent(&r) == nil {
+		t.Error("a frame that nobody reads is not used again")
+	}
+	r.Response.InUse = true
+	if spent(&r) != nil {
+		t.Error("a frame is used again while its batch may be on its way to the disk")
 	}
 }

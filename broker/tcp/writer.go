@@ -107,11 +107,20 @@ func (w *writer) send(ready []wire.Ready[request]) (has held, last bool, err err
 	}
 	for i := range ready {
 		// What a response has of its request, such as a topic's name, is sent by now.
-		if r := &ready[i]; err == nil && !r.Response.InUse {
-			w.c.s.pool.put(r.Tag.frame)
+		if err == nil {
+			w.c.s.pool.put(spent(&ready[i]))
 		}
 	}
 	return has, last, err
+}
+
+// spent is the frame of a request whose response was sent, unless somebody may
+// read it yet.
+func spent(r *wire.Ready[request]) []byte {
+	if r.Response.InUse {
+		return nil
+	}
+	return r.Tag.frame
 }
 
 // flush sends the frame and empties it.
