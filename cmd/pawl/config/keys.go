@@ -15,12 +15,8 @@ import (
 var hostKeys = []*metadata.ConfigDef{
 	{Name: "cluster.id", Type: metadata.StringConfig,
 		Doc: "The cluster's id, 22 characters of URL-safe base64. Empty takes the one in the data directory, or draws one."},
-	{Name: "connections.max.idle.ms", Type: metadata.LongConfig, Default: "600000", Check: positive,
-		Doc: "Time after which an idle connection is closed, in milliseconds."},
 	{Name: "controller.quorum.voters", Type: metadata.ListConfig, Check: func(s string) error { _, err := parseControllers(s); return err },
 		Doc: "The nodes that keep the metadata log, as id@host:port. Empty: this node alone."},
-	{Name: "max.connections", Type: metadata.IntConfig, Default: "10000", Check: positive,
-		Doc: "Clients that may be connected."},
 	{Name: "pawl.checkpoint.bytes", Type: metadata.LongConfig, Default: "67108864", Check: positive,
 		Doc: "Bytes appended between two checkpoints, and so about how much is replayed after a crash. May be given as 64MiB."},
 	{Name: "pawl.http.listen", Type: metadata.StringConfig, Default: "127.0.0.1:9644", Check: hostPort,
