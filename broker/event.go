@@ -3,6 +3,7 @@ package broker
 import (
 	"fmt"
 
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage/job"
 )
@@ -36,6 +37,18 @@ type (
 	// ConnClosed says a client connection is gone; its parked requests can be
 	// dropped.
 	ConnClosed struct{ Conn uint64 }
+	// PeerReply answers a call. Response is a kmsg.Response, or a *wire.Fetched
+	// if the call was a Fetch, or nil if there is an Err, which matches
+	// wire.ErrPeerGone.
+	PeerReply struct {
+		From     metadata.NodeID
+		Call     CallID
+		Response any
+		Err      error
+	}
+	// PeerDown says a connection to another node was refused or reset, as
+	// happens when its process ends. It is a hint; silence never leads to it.
+	PeerDown struct{ Peer metadata.NodeID }
 )
 
 func (Request) event()    {}
@@ -43,6 +56,8 @@ func (JobDone) event()    {}
 func (Wake) event()       {}
 func (Shutdown) event()   {}
 func (ConnClosed) event() {}
+func (PeerReply) event()  {}
+func (PeerDown) event()   {}
 
 func (e Request) String() string {
 	return fmt.Sprintf("request conn=%d seq=%d key=%d v%d bytes=%d",
@@ -52,3 +67,7 @@ func (e JobDone) String() string    { return fmt.Sprintf("done %s err=%v", e.Job
 func (Wake) String() string         { return "wake" }
 func (Shutdown) String() string     { return "shutdown" }
 func (e ConnClosed) String() string { return fmt.Sprintf("closed conn=%d", e.Conn) }
+func (e PeerReply) String() string {
+	return fmt.Sprintf("reply from=%d call=%d err=%v", e.From, e.Call, e.Err)
+}
+func (e PeerDown) String() string { return fmt.Sprintf("down peer=%d", e.Peer) }

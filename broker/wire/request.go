@@ -26,7 +26,7 @@ var ErrMalformed = errors.New("malformed request")
 func Decode(frame []byte, maxDecompressed int) (req Request, answer *Response, err error) {
 	r := reader{p: frame}
 	key, version := r.int16(), r.int16()
-	req.Correlation, req.Size = r.int32(), int64(len(frame))
+	req.Correlation, req.Size, req.Peer = r.int32(), int64(len(frame)), NoPeer
 	if r.bad {
 		return req, nil, fmt.Errorf("%w: header of %d bytes", ErrMalformed, len(frame))
 	}

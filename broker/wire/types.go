@@ -10,6 +10,7 @@ package wire
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/record"
 )
@@ -31,6 +32,11 @@ type Request struct {
 	// Produce has the record batches of a Produce request, one element for each
 	// partition of Body in order; nil for every other request.
 	Produce []ProduceEntry
+	// Peer is the node that sent the request, or NoPeer.
+	Peer metadata.NodeID
+	// Forwarded says that a client sent the request to Peer, and Peer sent it on
+	// to the active controller (KIP-590).
+	Forwarded bool
 }
 
 // ProduceEntry is what one partition of a Produce request carries: a batch that
@@ -52,6 +58,12 @@ type Response struct {
 	// InUse says that the request's bytes may be read even after this is sent: a
 	// batch of it is on its way to the disk and nobody waits for it any more.
 	InUse bool
+	// Err refuses a forwarded request as a whole: the forwarding node is to ask
+	// another controller.
+	Err error
+	// Offset is the position in the metadata log at which the answer to a
+	// forwarded request is true.
+	Offset metadata.Offset
 }
 
 // FetchResponse answers a Fetch request.
