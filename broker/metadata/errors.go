@@ -39,9 +39,32 @@ var (
 	ErrDuplicateBroker = errors.New("duplicate broker registration")
 	// ErrLeaderNotAvailable says the partition has no leader.
 	ErrLeaderNotAvailable = errors.New("leader not available")
+	// ErrReplicaNotAvailable says some replicas are on brokers that cannot be
+	// reached.
+	ErrReplicaNotAvailable = errors.New("replica not available")
+	// ErrElectionNotNeeded says the partition has the leader it should have.
+	ErrElectionNotNeeded = errors.New("election not needed")
+	// ErrPreferredLeaderNotAvailable says the first replica cannot lead: it is
+	// not in sync, or its broker is fenced or stopping.
+	ErrPreferredLeaderNotAvailable = errors.New("preferred leader not available")
+	// ErrEligibleLeadersNotAvailable says no replica can lead.
+	ErrEligibleLeadersNotAvailable = errors.New("eligible leaders not available")
+	// ErrNoReassignmentInProgress says there is nothing to cancel.
+	ErrNoReassignmentInProgress = errors.New("no reassignment in progress")
+	// ErrBrokerNotRegistered says there is no broker of that id.
+	ErrBrokerNotRegistered = errors.New("broker not registered")
+	// ErrInconsistentClusterID says the request is for another cluster.
+	ErrInconsistentClusterID = errors.New("inconsistent cluster id")
+	// ErrDuplicateVoter says the node is a voter of the metadata quorum already.
+	ErrDuplicateVoter = errors.New("duplicate voter")
+	// ErrVoterNotFound says there is no such voter.
+	ErrVoterNotFound = errors.New("voter not found")
 	// ErrUnsupportedEndpoint says a node answers only for brokers or only for
 	// controllers. Kafka: UNSUPPORTED_ENDPOINT_TYPE.
 	ErrUnsupportedEndpoint = errors.New("unsupported endpoint type")
+	// ErrMismatchedEndpoint says the question is one for controllers, and was
+	// put to a broker.
+	ErrMismatchedEndpoint = errors.New("mismatched endpoint type")
 
 	// ErrMalformed says bytes are not the encoding of records.
 	ErrMalformed = errors.New("malformed metadata records")

@@ -90,6 +90,7 @@ var codes = [...]struct {
 	{replica.ErrNotLeader, 6},
 	{storage.ErrGone, 6}, // the client asks again, who leads and then for the records
 	{ErrTimedOut, 7},
+	{metadata.ErrReplicaNotAvailable, 9},
 	{ErrMessageTooLarge, 10},
 	{codec.ErrTooLarge, 10},
 	{metadata.ErrInvalidTopic, 17},
@@ -125,14 +126,23 @@ var codes = [...]struct {
 	{ErrUnsupportedCompression, 76},
 	{codec.ErrUnknownCodec, 76},
 	{ErrOffsetNotAvailable, 78},
+	{metadata.ErrPreferredLeaderNotAvailable, 80},
+	{metadata.ErrEligibleLeadersNotAvailable, 83},
+	{metadata.ErrElectionNotNeeded, 84},
+	{metadata.ErrNoReassignmentInProgress, 85},
 	{codec.ErrControl, 87},
 	{codec.ErrProducer, 87},
 	{record.ErrMagic, 87}, // what Kafka says of old formats in Produce 3 and later
 	{ErrResourceNotFound, 91},
 	{metadata.ErrUnknownTopicID, 100},
 	{metadata.ErrDuplicateBroker, 101},
+	{metadata.ErrBrokerNotRegistered, 102},
 	{ErrInconsistentTopicID, 103},
+	{metadata.ErrInconsistentClusterID, 104},
+	{metadata.ErrMismatchedEndpoint, 114},
 	{metadata.ErrUnsupportedEndpoint, 115},
+	{metadata.ErrDuplicateVoter, 126},
+	{metadata.ErrVoterNotFound, 127},
 	{ErrUnknown, codeUnknown},
 }
 
