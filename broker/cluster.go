@@ -124,8 +124,11 @@ func (n *Node) apply(index uint64, data []byte) {
 // follow makes the table of partitions what the image says.
 func (n *Node) follow(delta metadata.Delta) {
 	at := n.moment()
+	n.table.SetImage(n.cluster.image)
 	for _, t := range delta.Deleted {
-		n.table.Close(t.Name, metadata.ErrUnknownTopic, at, &n.out)
+		for i := range t.Partitions {
+			n.table.Drop(storage.LogID{Topic: t.ID, Partition: i}, true, metadata.ErrUnknownTopic, at, &n.out)
+		}
 	}
 	for _, t := range delta.Created {
 		n.open(t)
@@ -140,7 +143,7 @@ func (n *Node) open(t *metadata.Topic) {
 	top := partition.Topic{ID: t.ID, Name: t.Name, Config: t.Config(n.cfg.Broker)}
 	for p := range n.cluster.image.Partitions(t.ID) {
 		id := storage.LogID{Topic: t.ID, Partition: p.Index}
-		n.table.Open(top, p.Index, p.LeaderEpoch, n.recovered[id], n.moment(), &n.out)
+		n.table.Assign(partition.Assignment{Topic: top, Partition: p, MinISR: 1}, n.recovered[id], n.moment(), &n.out)
 		delete(n.recovered, id)
 	}
 }
@@ -153,6 +156,9 @@ func (n *Node) lead() {
 	c.scratch = c.image
 	if !c.opened {
 		c.opened = true
+		n.table.SetImage(c.image)
+		n.table.SetBrokers(n.cfg.ID, 0, nil, n.moment(), &n.out)
+		n.table.Lease(clock.Never, n.moment(), &n.out)
 		for t := range c.image.Topics() {
 			n.open(t)
 		}

@@ -42,7 +42,9 @@ func (t *Table) Glances(f func(Glance)) {
 	slices.Sort(names)
 	for _, name := range names {
 		for _, p := range t.topics[name].partitions {
-			f(p.glance())
+			if p != nil {
+				f(p.glance())
+			}
 		}
 	}
 }

@@ -69,7 +69,11 @@ func (s *story) open(name string, configs []metadata.Config, rec *storage.Recove
 		}
 	}
 	var out Out
-	s.table.Open(top, 0, 3, log, s.at, &out)
+	s.table.SetBrokers(1, 1, []BrokerInfo{{Node: 1, Epoch: 1, Active: true}}, s.at, &out)
+	s.table.Lease(clock.Never, s.at, &out)
+	s.table.Assign(Assignment{Topic: top, MinISR: 1, Partition: &metadata.Partition{
+		Topic: top.ID, Replicas: []metadata.NodeID{1}, ISR: []metadata.NodeID{1}, Leader: 1, LeaderEpoch: 3,
+	}}, log, s.at, &out)
 	s.act(out)
 }
 
@@ -221,7 +225,7 @@ func (s *story) command(d *datadriven.TestData) {
 		s.open(topic, configs, nil)
 	case "close":
 		var out Out
-		s.table.Close(topic, metadata.ErrUnknownTopic, s.at, &out)
+		s.table.Drop(storage.LogID{Topic: topicID(topic)}, true, metadata.ErrUnknownTopic, s.at, &out)
 		s.act(out)
 	case "restart":
 		s.open(topic, nil, s.start())

@@ -70,6 +70,11 @@ type Out struct {
 	Jobs    []job.Job
 	Replies []Reply
 	Lines   []Line
+
+	AlterISR []ISRProposal // for the controller
+	Follow   []Follow      // for the fetchers
+	Progress []ProgressTo  // for leaders
+	Damaged  []storage.LogID
 }
 
 // Reply is an answer to a request.
@@ -112,7 +117,8 @@ type Partition struct {
 
 type topic struct {
 	Topic
-	partitions []*Partition
+	partitions []*Partition // by index; nil where this node has no replica
+	open       int          // how many are not nil
 }
 
 // Table is the partitions of one node.
@@ -124,6 +130,12 @@ type Table struct {
 	topics map[string]*topic
 	ids    map[metadata.TopicID]*topic
 	dirty  []*Partition
+
+	self    metadata.NodeID
+	epoch   metadata.BrokerEpoch
+	brokers []BrokerInfo // by id
+	image   metadata.Image
+	lease   clock.Instant // consumers are answered until then
 
 	promises   promises
 	expiring   []*produce // answered or not, oldest first
@@ -152,32 +164,6 @@ func New(cfg Config) *Table {
 		conns:   make(map[uint64][]*fetch),
 		sweepAt: clock.Never, expireAt: clock.Never,
 	}
-}
-
-// Open adds a partition of a topic, to lead it in epoch. rec is what was
-// recovered of its log, nil if there is nothing. Partitions of a topic are
-// opened in order.
-func (t *Table) Open(top Topic, index int32, epoch record.LeaderEpoch, rec *storage.RecoveredLog, at Moment, out *Out) {
-	tp := t.topics[top.Name]
-	if tp == nil {
-		tp = &topic{Topic: top}
-		t.topics[top.Name], t.ids[top.ID] = tp, tp
-	}
-	assert.That(tp.ID == top.ID, "partition: a topic's name is in use")
-	assert.That(int(index) == len(tp.partitions), "partition: opened out of order")
-	p := &Partition{log: storage.LogID{Topic: top.ID, Partition: index}, topic: tp}
-	tp.partitions = append(tp.partitions, p)
-	if t.expireAt == clock.Never {
-		t.expireAt = at.Now.Add(expireEvery)
-	}
-	if rec == nil {
-		p.replica = *replica.New(0, 0, nil)
-	} else {
-		p.recover(rec, at, out)
-	}
-	var ro replica.Out
-	p.replica.Lead(epoch, &ro)
-	t.keep(ro.Done, at, out)
 }
 
 // recover takes over what the disk has of the partition.
@@ -243,53 +229,6 @@ func (t *Table) Configure(name string, cfg metadata.TopicConfig) {
 	if tp := t.topics[name]; tp != nil {
 		tp.Config = cfg
 	}
-}
-
-// Close drops a topic because of err, which is what its waiting requests are
-// told, and deletes its logs.
-func (t *Table) Close(name string, err error, at Moment, out *Out) {
-	tp := t.topics[name]
-	if tp == nil {
-		return
-	}
-	delete(t.topics, name)
-	delete(t.ids, tp.ID)
-	for _, p := range tp.partitions {
-		var ro replica.Out
-		p.replica.Resign(err, &ro)
-		t.keep(ro.Done, at, out)
-		waiting := p.waiting()
-		p.parked, p.damage = nil, err
-		for _, f := range waiting {
-			t.serve(f, at, out)
-		}
-		out.Jobs = append(out.Jobs, job.Delete{Log: p.log})
-	}
-}
-
-// find returns an open partition, or the error that says why there is none.
-func (t *Table) find(name string, index int32) (*Partition, error) {
-	tp := t.topics[name]
-	if tp == nil {
-		if err := metadata.ValidateTopicName(name); err != nil {
-			return nil, err
-		}
-		return nil, metadata.ErrUnknownTopic
-	}
-	if index < 0 || int(index) >= len(tp.partitions) {
-		return nil, fmt.Errorf("%w: %s has %d partitions, not %d", metadata.ErrUnknownTopic, name, len(tp.partitions), index)
-	}
-	p := tp.partitions[index]
-	return p, p.damage
-}
-
-// partition returns the open partition of a log, or nil.
-func (t *Table) partition(id storage.LogID) *Partition {
-	tp := t.ids[id.Topic]
-	if tp == nil || int(id.Partition) >= len(tp.partitions) {
-		return nil
-	}
-	return tp.partitions[id.Partition]
 }
 
 // Done takes the result of a job the table asked for.
@@ -386,7 +325,11 @@ func (t *Table) Drain(at Moment, out *Out) {
 func (t *Table) sorted() []*Partition {
 	var out []*Partition
 	for _, name := range sortedKeys(t.topics) {
-		out = append(out, t.topics[name].partitions...)
+		for _, p := range t.topics[name].partitions {
+			if p != nil {
+				out = append(out, p)
+			}
+		}
 	}
 	return out
 }
