@@ -8,16 +8,6 @@ import (
 	"github.com/google/btree"
 )
 
-// Delta is what changed from one image to the next. Something that came and
-// went in between is not in it.
-type Delta struct {
-	Created    []*Topic     // in the order of their records; as they are in the later image
-	Deleted    []*Topic     // as they were in the earlier image
-	Configured []*Topic     // existed and have another configuration
-	Partitions []*Partition // new or changed, those of created topics included, by topic and index
-	Brokers    []NodeID     // registered or unregistered, by id
-}
-
 // Apply returns the image that follows m when records, which end at offset, are
 // applied to it in order, and what changed. Its cost grows with the records,
 // not with the image. A record that contradicts the image gives an
@@ -38,7 +28,9 @@ func (m Image) clone() Image {
 	m.byID = cloneTree(m.byID, byID)
 	m.byFolded = cloneTree(m.byFolded, byFold)
 	m.partitions = cloneTree(m.partitions, byPartition)
+	m.hosted = cloneTree(m.hosted, byReplica)
 	m.brokers = cloneTree(m.brokers, byNode)
+	m.brokerConfigs = cloneTree(m.brokerConfigs, byNodeAndName)
 	m.deleted = cloneTree(m.deleted, bySeq)
 	m.deletedIDs = cloneTree(m.deletedIDs, lessID)
 	return m
@@ -56,8 +48,12 @@ func (m *Image) apply(r Record) error {
 	switch r := r.(type) {
 	case *RegisterBroker:
 		return m.registerBroker(r)
+	case *BrokerChange:
+		return m.changeBroker(r)
 	case *UnregisterBroker:
 		return m.unregisterBroker(r)
+	case *ConfigureBroker:
+		return m.configureBroker(r)
 	case *AddTopic:
 		return m.addTopic(r)
 	case *RemoveTopic:
@@ -93,7 +89,8 @@ func (m *Image) apply(r Record) error {
 
 func (m *Image) registerBroker(r *RegisterBroker) error {
 	old, again := m.Broker(r.Node)
-	if again && r.Epoch <= old.Epoch {
+	amends := again && r.Epoch == old.Epoch && r.Incarnation == old.Incarnation
+	if again && r.Epoch <= old.Epoch && !amends {
 		return fmt.Errorf("broker has epoch %d", old.Epoch)
 	}
 	if r.Epoch < 0 || r.Node < 0 {
@@ -102,9 +99,42 @@ func (m *Image) registerBroker(r *RegisterBroker) error {
 	if again {
 		m.remove(old)
 	}
-	m.brokers.ReplaceOrInsert(r)
-	m.add(r)
+	b := *r
+	b.at = m.offset
+	if amends {
+		b.at = old.at
+	}
+	m.brokers.ReplaceOrInsert(&b)
+	m.add(&b)
 	m.setNextEpoch(max(m.nextEpoch, r.Epoch+1))
+	return nil
+}
+
+func (m *Image) changeBroker(r *BrokerChange) error {
+	old, ok := m.Broker(r.Node)
+	if !ok || old.Epoch != r.Epoch {
+		return fmt.Errorf("there is no such registration")
+	}
+	b := *old
+	b.Fenced, b.InShutdown = r.Fenced, r.InShutdown
+	m.brokers.ReplaceOrInsert(&b)
+	m.remove(old)
+	m.add(&b)
+	return nil
+}
+
+func (m *Image) configureBroker(r *ConfigureBroker) error {
+	if r.Node < OwnFile || r.Name == "" {
+		return fmt.Errorf("there is no such broker or no such configuration")
+	}
+	old, found := m.brokerConfigs.Delete(brokerConfig{node: r.Node, name: r.Name})
+	if found {
+		m.remove(&ConfigureBroker{Node: r.Node, Name: r.Name, Value: old.value})
+	}
+	if !r.Unset {
+		m.brokerConfigs.ReplaceOrInsert(brokerConfig{r.Node, r.Name, r.Value})
+		m.add(&ConfigureBroker{Node: r.Node, Name: r.Name, Value: r.Value})
+	}
 	return nil
 }
 
@@ -161,6 +191,7 @@ func (m *Image) removeTopic(r *RemoveTopic) error {
 	m.remove(t.record())
 	for i := range t.Partitions {
 		p, _ := m.partitions.Delete(&Partition{Topic: t.ID, Index: i})
+		m.host(p, nil)
 		m.remove(p)
 	}
 	m.bury(t.ID)
@@ -197,15 +228,40 @@ func (m *Image) setPartition(r *Partition) error {
 	case ok && (r.LeaderEpoch < old.LeaderEpoch || r.Epoch <= old.Epoch):
 		return fmt.Errorf("it has leader epoch %d and partition epoch %d", old.LeaderEpoch, old.Epoch)
 	case ok:
+		m.host(old, r)
 		m.remove(old)
 	case r.Index != t.Partitions:
 		return fmt.Errorf("the topic has %d partitions", t.Partitions)
 	default:
+		m.host(nil, r)
 		m.replaceTopic(&Topic{t.ID, t.Name, t.Partitions + 1, t.Configs})
 	}
 	m.partitions.ReplaceOrInsert(r)
 	m.add(r)
 	return nil
+}
+
+// host notes whose replicas a partition has that was before and is after. One
+// of them may be nil, for none.
+func (m *Image) host(before, after *Partition) {
+	var was, is []NodeID
+	var id Partition
+	if before != nil {
+		id, was = *before, before.Replicas
+	}
+	if after != nil {
+		id, is = *after, after.Replicas
+	}
+	for _, n := range was {
+		if !slices.Contains(is, n) {
+			m.hosted.Delete(replica{n, id.Topic, id.Index})
+		}
+	}
+	for _, n := range is {
+		if !slices.Contains(was, n) {
+			m.hosted.ReplaceOrInsert(replica{n, id.Topic, id.Index})
+		}
+	}
 }
 
 // valid checks what can be seen of a partition alone.
@@ -217,15 +273,28 @@ func (p *Partition) valid() error {
 		return fmt.Errorf("it has no replicas")
 	case p.Leader != NoNode && !slices.Contains(p.ISR, p.Leader):
 		return fmt.Errorf("the leader is not in sync")
+	case p.Recovering && len(p.ISR) > 1:
+		return fmt.Errorf("others are in sync with a leader that has not recovered")
 	}
 	for i, n := range p.Replicas {
 		if n < 0 || slices.Contains(p.Replicas[:i], n) {
 			return fmt.Errorf("replica %d is negative or named twice", n)
 		}
 	}
-	for i, n := range p.ISR {
-		if !slices.Contains(p.Replicas, n) || slices.Contains(p.ISR[:i], n) {
-			return fmt.Errorf("in-sync replica %d is not a replica or named twice", n)
+	for _, list := range [...]struct {
+		what         string
+		nodes, apart []NodeID
+	}{
+		{"in-sync replica", p.ISR, nil},
+		{"eligible leader replica", p.ELR, p.ISR},
+		{"last known leader", p.LastKnownELR, nil},
+		{"replica to add", p.Adding, nil},
+		{"replica to remove", p.Removing, p.Adding},
+	} {
+		for i, n := range list.nodes {
+			if !slices.Contains(p.Replicas, n) || slices.Contains(list.nodes[:i], n) || slices.Contains(list.apart, n) {
+				return fmt.Errorf("%s %d is not a replica or named twice", list.what, n)
+			}
 		}
 	}
 	return nil
@@ -269,50 +338,4 @@ func hasTwins(sorted []Config) bool {
 		}
 	}
 	return false
-}
-
-// difference is what records changed from m to next. It looks only at what they
-// name.
-func difference(m, next Image, records []Record) Delta {
-	var d Delta
-	seen := map[TopicID]bool{}
-	topic := func(id TopicID) {
-		if seen[id] {
-			return
-		}
-		seen[id] = true
-		before, was := m.TopicByID(id)
-		after, is := next.TopicByID(id)
-		switch {
-		case was && !is:
-			d.Deleted = append(d.Deleted, before)
-		case is && !was:
-			d.Created = append(d.Created, after)
-		case is && was && !slices.Equal(before.Configs, after.Configs):
-			d.Configured = append(d.Configured, after)
-		}
-	}
-	for _, r := range records {
-		switch r := r.(type) {
-		case *RegisterBroker:
-			d.Brokers = append(d.Brokers, r.Node)
-		case *UnregisterBroker:
-			d.Brokers = append(d.Brokers, r.Node)
-		case *AddTopic:
-			topic(r.ID)
-		case *RemoveTopic:
-			topic(r.ID)
-		case *ConfigureTopic:
-			topic(r.Topic)
-		case *Partition:
-			if p, ok := next.Partition(r.Topic, r.Index); ok {
-				d.Partitions = append(d.Partitions, p)
-			}
-		}
-	}
-	slices.Sort(d.Brokers)
-	d.Brokers = slices.Compact(d.Brokers)
-	slices.SortStableFunc(d.Partitions, comparePartition)
-	d.Partitions = slices.Compact(d.Partitions)
-	return d
 }

@@ -15,8 +15,9 @@ import (
 //
 // Within a body an integer that may be negative is a zig-zag varint, a count or
 // length a uvarint, an id 16 bytes. Every batch has one encoding: varints are
-// as short as they can be, and nothing follows a body's last field. There is no
-// checksum; the log that carries batches has one.
+// as short as they can be, nothing follows a body's last field, and a record is
+// of the oldest kind that has all it says. There is no checksum; the log that
+// carries batches has one.
 const codecVersion = 1
 
 // Encode returns the encoding of records.
@@ -65,7 +66,15 @@ func (d *decoder) record(k kind) Record {
 	d.all = d.b
 	switch k {
 	case kindRegisterBroker:
-		return &RegisterBroker{NodeID(d.int32()), d.id(), BrokerEpoch(d.int64()), d.string(), d.int32(), d.string()}
+		return d.registerBroker()
+	case kindRegisterPeer:
+		r := d.registerBroker()
+		r.PeerHost, r.PeerPort = d.string(), d.int32()
+		r.Fenced, r.InShutdown = d.bool(), d.bool()
+		d.want(k, r)
+		return r
+	case kindBrokerChange:
+		return &BrokerChange{NodeID(d.int32()), BrokerEpoch(d.int64()), d.bool(), d.bool()}
 	case kindUnregisterBroker:
 		return &UnregisterBroker{NodeID(d.int32())}
 	case kindAddTopic:
@@ -73,10 +82,17 @@ func (d *decoder) record(k kind) Record {
 	case kindRemoveTopic:
 		return &RemoveTopic{d.id()}
 	case kindPartition:
-		return &Partition{d.id(), d.int32(), d.nodes(), d.nodes(), NodeID(d.int32()),
-			record.LeaderEpoch(d.int32()), PartitionEpoch(d.int32())}
+		return d.partition()
+	case kindReplicated:
+		p := d.partition()
+		p.ELR, p.LastKnownELR, p.Adding, p.Removing = d.nodes(), d.nodes(), d.nodes(), d.nodes()
+		p.Recovering = d.bool()
+		d.want(k, p)
+		return p
 	case kindConfigureTopic:
 		return &ConfigureTopic{d.id(), d.string(), d.string(), d.bool()}
+	case kindConfigureBroker:
+		return &ConfigureBroker{NodeID(d.int32()), d.string(), d.string(), d.bool()}
 	case kindProducerIDs:
 		return &ProducerIDs{record.ProducerID(d.int64())}
 	case kindDeletedTopic:
@@ -87,13 +103,42 @@ func (d *decoder) record(k kind) Record {
 	return nil
 }
 
+func (d *decoder) registerBroker() *RegisterBroker {
+	return &RegisterBroker{Node: NodeID(d.int32()), Incarnation: d.id(), Epoch: BrokerEpoch(d.int64()),
+		Host: d.string(), Port: d.int32(), Rack: d.string()}
+}
+
+func (d *decoder) partition() *Partition {
+	return &Partition{Topic: d.id(), Index: d.int32(), Replicas: d.nodes(), ISR: d.nodes(), Leader: NodeID(d.int32()),
+		LeaderEpoch: record.LeaderEpoch(d.int32()), Epoch: PartitionEpoch(d.int32())}
+}
+
+// want refuses a record that is written as another kind: so that every record
+// has one encoding.
+func (d *decoder) want(k kind, r Record) {
+	if r.kind() != k {
+		d.fail()
+	}
+}
+
 func (r *RegisterBroker) encode(b []byte) []byte {
 	b = binary.AppendVarint(b, int64(r.Node))
 	b = append(b, r.Incarnation[:]...)
 	b = binary.AppendVarint(b, int64(r.Epoch))
 	b = appendString(b, r.Host)
 	b = binary.AppendVarint(b, int64(r.Port))
-	return appendString(b, r.Rack)
+	b = appendString(b, r.Rack)
+	if r.kind() == kindRegisterBroker {
+		return b
+	}
+	b = binary.AppendVarint(appendString(b, r.PeerHost), int64(r.PeerPort))
+	return appendBool(appendBool(b, r.Fenced), r.InShutdown)
+}
+
+func (r *BrokerChange) encode(b []byte) []byte {
+	b = binary.AppendVarint(b, int64(r.Node))
+	b = binary.AppendVarint(b, int64(r.Epoch))
+	return appendBool(appendBool(b, r.Fenced), r.InShutdown)
 }
 
 func (r *UnregisterBroker) encode(b []byte) []byte { return binary.AppendVarint(b, int64(r.Node)) }
@@ -117,21 +162,35 @@ func (r *Partition) encode(b []byte) []byte {
 	b = appendNodes(b, r.ISR)
 	b = binary.AppendVarint(b, int64(r.Leader))
 	b = binary.AppendVarint(b, int64(r.LeaderEpoch))
-	return binary.AppendVarint(b, int64(r.Epoch))
+	b = binary.AppendVarint(b, int64(r.Epoch))
+	if r.kind() == kindPartition {
+		return b
+	}
+	b = appendNodes(appendNodes(b, r.ELR), r.LastKnownELR)
+	b = appendNodes(appendNodes(b, r.Adding), r.Removing)
+	return appendBool(b, r.Recovering)
 }
 
 func (r *ConfigureTopic) encode(b []byte) []byte {
 	b = append(b, r.Topic[:]...)
-	b = appendString(appendString(b, r.Name), r.Value)
-	if r.Unset {
-		return append(b, 1)
-	}
-	return append(b, 0)
+	return appendBool(appendString(appendString(b, r.Name), r.Value), r.Unset)
+}
+
+func (r *ConfigureBroker) encode(b []byte) []byte {
+	b = binary.AppendVarint(b, int64(r.Node))
+	return appendBool(appendString(appendString(b, r.Name), r.Value), r.Unset)
 }
 
 func (r *ProducerIDs) encode(b []byte) []byte  { return binary.AppendVarint(b, int64(r.Next)) }
 func (r *DeletedTopic) encode(b []byte) []byte { return append(b, r.ID[:]...) }
 func (r *BrokerEpochs) encode(b []byte) []byte { return binary.AppendVarint(b, int64(r.Next)) }
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
 
 func appendString(b []byte, s string) []byte {
 	b = binary.AppendUvarint(b, uint64(len(s)))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"iter"
+	"strconv"
+	"strings"
 
 	"github.com/google/btree"
 
@@ -38,7 +40,9 @@ type Image struct {
 	byID           *btree.BTreeG[*Topic]
 	byFolded       *btree.BTreeG[foldedName]
 	partitions     *btree.BTreeG[*Partition] // by topic, then index
+	hosted         *btree.BTreeG[replica]    // each partition under each of its replicas
 	brokers        *btree.BTreeG[*Broker]
+	brokerConfigs  *btree.BTreeG[brokerConfig]
 	deleted        *btree.BTreeG[tombstone] // by seq: the order of deletion
 	deletedIDs     *btree.BTreeG[TopicID]
 	deletions      uint64 // seq of the next tombstone
@@ -50,6 +54,20 @@ type Image struct {
 type tombstone struct {
 	seq uint64
 	id  TopicID
+}
+
+// replica is a partition under the id of a node that has a replica of it.
+type replica struct {
+	node  NodeID
+	topic TopicID
+	index int32
+}
+
+// brokerConfig is a configuration of a broker, or of what EveryBroker and
+// OwnFile stand for.
+type brokerConfig struct {
+	node        NodeID
+	name, value string
 }
 
 type foldedName struct{ folded, name string }
@@ -103,6 +121,75 @@ func (m Image) Partitions(id TopicID) iter.Seq[*Partition] {
 // PartitionCount is how many partitions all topics have together.
 func (m Image) PartitionCount() int { return count(m.partitions) }
 
+// PartitionsOf runs over the partitions that a node has a replica of, by topic
+// and index.
+func (m Image) PartitionsOf(node NodeID) iter.Seq[*Partition] {
+	return func(yield func(*Partition) bool) {
+		if m.hosted == nil {
+			return
+		}
+		m.hosted.AscendGreaterOrEqual(replica{node: node}, func(r replica) bool {
+			if r.node != node {
+				return false
+			}
+			p, _ := m.Partition(r.topic, r.index)
+			return yield(p)
+		})
+	}
+}
+
+// MinISR is min.insync.replicas of a topic: its own, else that of all brokers
+// (it cannot differ from one to another), else what the active controller's own
+// configuration says.
+func (m Image) MinISR(t *Topic) int {
+	const name = "min.insync.replicas"
+	value, ok := find(t.Configs, name)
+	for _, node := range [...]NodeID{EveryBroker, OwnFile} {
+		if !ok {
+			value, ok = m.BrokerConfig(node, name)
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
+	if err != nil {
+		return 1
+	}
+	return max(1, int(n))
+}
+
+// EffectiveMinISR is how many in-sync replicas a partition must have, so that
+// what it is given is committed: no more than it has replicas, as in Kafka,
+// those not counted that a reassignment is bringing in. Zero for a partition of
+// no topic.
+func (m Image) EffectiveMinISR(p *Partition) int {
+	t, ok := m.TopicByID(p.Topic)
+	if !ok {
+		return 0
+	}
+	return min(m.MinISR(t), len(p.Replicas)-len(p.Adding))
+}
+
+// BrokerConfig is one configuration that somebody set for a broker, or for
+// EveryBroker or OwnFile.
+func (m Image) BrokerConfig(node NodeID, name string) (value string, ok bool) {
+	c, ok := get(m.brokerConfigs, brokerConfig{node: node, name: name})
+	return c.value, ok
+}
+
+// BrokerConfigs are the configurations that somebody set for a broker, or for
+// EveryBroker or OwnFile, by name.
+func (m Image) BrokerConfigs(node NodeID) []Config {
+	var configs []Config
+	if m.brokerConfigs != nil {
+		m.brokerConfigs.AscendGreaterOrEqual(brokerConfig{node: node}, func(c brokerConfig) bool {
+			if c.node == node {
+				configs = append(configs, Config{c.name, c.value})
+			}
+			return c.node == node
+		})
+	}
+	return configs
+}
+
 // Broker finds a broker by its node's id.
 func (m Image) Broker(node NodeID) (*Broker, bool) { return get(m.brokers, &Broker{Node: node}) }
 
@@ -111,6 +198,15 @@ func (m Image) Brokers() iter.Seq[*Broker] { return all(m.brokers) }
 
 // BrokerCount is how many brokers there are.
 func (m Image) BrokerCount() int { return count(m.brokers) }
+
+// RegisteredAt is an offset that an image must have so that the registration is
+// in it. It is not much later than the first such offset; of a registration
+// that came in a snapshot it is the snapshot's.
+func (r *RegisterBroker) RegisteredAt() Offset { return r.at }
+
+// Active reports whether the broker may lead and be in sync: it is neither
+// fenced nor about to stop (KIP-841).
+func (r *RegisterBroker) Active() bool { return !r.Fenced && !r.InShutdown }
 
 // NextProducerID is the first producer id that was never given away.
 func (m Image) NextProducerID() record.ProducerID { return m.nextProducerID }
@@ -129,7 +225,7 @@ func (m Image) Deleted(id TopicID) bool {
 // Records returns records that make this image out of the zero Image, but for
 // its offset.
 func (m Image) Records() []Record {
-	records := make([]Record, 0, 2+m.BrokerCount()+m.TopicCount()+m.PartitionCount()+count(m.deleted))
+	records := make([]Record, 0, 2+m.BrokerCount()+m.TopicCount()+m.PartitionCount()+count(m.brokerConfigs)+count(m.deleted))
 	for b := range m.Brokers() {
 		records = append(records, b)
 	}
@@ -138,6 +234,9 @@ func (m Image) Records() []Record {
 		for p := range m.Partitions(t.ID) {
 			records = append(records, p)
 		}
+	}
+	for c := range all(m.brokerConfigs) {
+		records = append(records, &ConfigureBroker{Node: c.node, Name: c.name, Value: c.value})
 	}
 	for d := range all(m.deleted) {
 		records = append(records, &DeletedTopic{d.id})
@@ -158,6 +257,13 @@ func bySeq(a, b tombstone) bool   { return a.seq < b.seq }
 func lessID(a, b TopicID) bool    { return compareID(a, b) < 0 }
 func compareID(a, b TopicID) int  { return bytes.Compare(a[:], b[:]) }
 func byFold(a, b foldedName) bool { return a.folded < b.folded }
+
+func byReplica(a, b replica) bool {
+	return cmp.Or(cmp.Compare(a.node, b.node), compareID(a.topic, b.topic), cmp.Compare(a.index, b.index)) < 0
+}
+func byNodeAndName(a, b brokerConfig) bool {
+	return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.name, b.name)) < 0
+}
 
 func byPartition(a, b *Partition) bool { return comparePartition(a, b) < 0 }
 

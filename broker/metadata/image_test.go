@@ -24,6 +24,11 @@ func dump(m Image) string {
 		byID, ok := m.TopicByID(t.ID)
 		fmt.Fprintln(&b, t.Name, t.Partitions, ok && byID == t)
 	}
+	for n := range NodeID(5) {
+		for p := range m.PartitionsOf(n) {
+			fmt.Fprintln(&b, "of", n, p.Topic, p.Index)
+		}
+	}
 	return b.String()
 }
 
@@ -40,6 +45,7 @@ type imageMachine struct {
 	parts  map[TopicID][]*Partition
 	gone   []TopicID
 	ids    int64
+	set    map[string]string // by broker and name
 }
 
 func (s *imageMachine) apply(t *rapid.T, records ...Record) Delta {
@@ -74,6 +80,35 @@ func (s *imageMachine) Unregister(t *rapid.T) {
 	}
 	s.apply(t, &UnregisterBroker{n})
 	delete(s.nodes, n)
+}
+
+func (s *imageMachine) ChangeBroker(t *rapid.T) {
+	n := NodeID(rapid.IntRange(0, 3).Draw(t, "node"))
+	before, ok := s.m.Broker(n)
+	if !ok {
+		t.Skip()
+	}
+	at := before.RegisteredAt()
+	c := &BrokerChange{n, s.nodes[n], rapid.Bool().Draw(t, "fenced"), rapid.Bool().Draw(t, "in shutdown")}
+	d := s.apply(t, c)
+	after, _ := s.m.Broker(n)
+	if !slices.Equal(d.Brokers, []NodeID{n}) || after.Fenced != c.Fenced || after.InShutdown != c.InShutdown ||
+		after.Epoch != c.Epoch || after.Host != "h" || after.RegisteredAt() != at {
+		t.Fatalf("delta %+v, broker %v", d, after)
+	}
+}
+
+func (s *imageMachine) ConfigureBroker(t *rapid.T) {
+	n := NodeID(rapid.IntRange(-2, 3).Draw(t, "node"))
+	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
+	c := &ConfigureBroker{n, name, rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "value"), rapid.Bool().Draw(t, "unset")}
+	key := fmt.Sprint(n, name)
+	if s.set[key] = c.Value; c.Unset {
+		delete(s.set, key)
+	}
+	if d := s.apply(t, c); !slices.Equal(d.BrokerConfigs, []NodeID{n}) {
+		t.Fatalf("delta %+v", d)
+	}
 }
 
 func (s *imageMachine) Create(t *rapid.T) {
@@ -129,6 +164,13 @@ func (s *imageMachine) Change(t *rapid.T) {
 	p := *s.parts[id][i]
 	p.Epoch++
 	p.LeaderEpoch += record.LeaderEpoch(rapid.IntRange(0, 1).Draw(t, "leader epoch"))
+	p.Replicas = rapid.Permutation([]NodeID{0, 1, 2, 3, 4}).Draw(t, "replicas")[:rapid.IntRange(1, 5).Draw(t, "replication")]
+	p.ISR, p.ELR, p.Leader, p.Recovering = p.Replicas[:1], nil, p.Replicas[0], rapid.Bool().Draw(t, "recovering")
+	if len(p.Replicas) > 2 {
+		p.ELR, p.Adding, p.Removing = p.Replicas[1:], p.Replicas[:2], p.Replicas[2:]
+	} else {
+		p.ELR, p.Adding, p.Removing = nil, nil, nil
+	}
 	s.parts[id][i] = &p
 	if d := s.apply(t, &p); len(d.Partitions) != 1 || !reflect.DeepEqual(d.Partitions[0], &p) {
 		t.Fatalf("delta %+v", d)
@@ -146,6 +188,57 @@ func (s *imageMachine) Allocate(t *rapid.T) {
 	s.apply(t, &ProducerIDs{record.ProducerID(s.ids)})
 }
 
+// Restored is what a node that was away for a while learns from a snapshot.
+func (s *imageMachine) Restored(t *rapid.T) {
+	if len(s.before) == 0 {
+		t.Skip()
+	}
+	i := rapid.IntRange(max(0, len(s.before)-6), len(s.before)-1).Draw(t, "since")
+	old := s.before[i]
+	next, d, err := Restore(old, s.m.Offset(), s.m.Records())
+	if err != nil || dump(next) != dump(s.m) || next.Hash() != s.m.Hash() || dump(old) != s.dumps[i] {
+		t.Fatalf("%v: %s", err, dump(next))
+	}
+	// What the delta does not name is the same before and after.
+	told := map[any]bool{}
+	for _, topic := range slices.Concat(d.Created, d.Deleted, d.Configured) {
+		told[topic.ID] = true
+	}
+	for _, p := range d.Partitions {
+		told[replica{topic: p.Topic, index: p.Index}] = true
+	}
+	for _, n := range d.Brokers {
+		told[n] = true
+	}
+	for _, n := range d.BrokerConfigs {
+		told[fmt.Sprint("configs", n)] = true
+	}
+	for id, name := range s.names {
+		was, ok := old.Topic(name)
+		is, still := next.Topic(name)
+		if told[id] != (ok != still || ok && !slices.Equal(was.Configs, is.Configs)) {
+			t.Fatalf("delta %+v: topic %s", d, name)
+		}
+		for index := range int32(41) {
+			was, ok := old.Partition(id, index)
+			is, still := next.Partition(id, index)
+			if told[replica{topic: id, index: index}] != (still && (!ok || !reflect.DeepEqual(was, is))) {
+				t.Fatalf("delta %+v: partition %d of %s", d, index, name)
+			}
+		}
+	}
+	for n := OwnFile; n < 4; n++ {
+		was, ok := old.Broker(n)
+		is, still := next.Broker(n)
+		if told[n] != (ok != still || ok && was.String() != is.String()) {
+			t.Fatalf("delta %+v: broker %d", d, n)
+		}
+		if told[fmt.Sprint("configs", n)] == slices.Equal(old.BrokerConfigs(n), next.BrokerConfigs(n)) {
+			t.Fatalf("delta %+v: configurations of broker %d", d, n)
+		}
+	}
+}
+
 func (s *imageMachine) Check(t *rapid.T) {
 	for i, m := range s.before {
 		if len(s.before)-i < 5 && dump(m) != s.dumps[i] {
@@ -154,6 +247,31 @@ func (s *imageMachine) Check(t *rapid.T) {
 	}
 	if s.m.TopicCount() != len(s.topics) || s.m.BrokerCount() != len(s.nodes) || int64(s.m.NextProducerID()) != s.ids {
 		t.Fatalf("%s", dump(s.m))
+	}
+	for n := OwnFile; n < 4; n++ {
+		configs := s.m.BrokerConfigs(n)
+		for _, name := range []string{"a", "b", "c"} {
+			value, ok := s.m.BrokerConfig(n, name)
+			want, set := s.set[fmt.Sprint(n, name)]
+			if ok != set || value != want || slices.Contains(configs, Config{name, want}) != set {
+				t.Fatalf("%s of broker %d is %q, want %q", name, n, value, want)
+			}
+		}
+		var hosts, want []*Partition
+		for p := range s.m.PartitionsOf(n) {
+			hosts = append(hosts, p)
+		}
+		for _, id := range s.topics {
+			for _, p := range s.parts[id] {
+				if slices.Contains(p.Replicas, n) {
+					want = append(want, p)
+				}
+			}
+		}
+		slices.SortFunc(want, comparePartition)
+		if !reflect.DeepEqual(hosts, want) {
+			t.Fatalf("node %d hosts %v, want %v", n, hosts, want)
+		}
 	}
 	partitions := 0
 	for _, id := range s.topics {
@@ -186,7 +304,7 @@ func (s *imageMachine) Check(t *rapid.T) {
 
 func TestImagesMatchTheirRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &imageMachine{nodes: map[NodeID]BrokerEpoch{}, names: map[TopicID]string{}, parts: map[TopicID][]*Partition{}}
+		s := &imageMachine{nodes: map[NodeID]BrokerEpoch{}, names: map[TopicID]string{}, parts: map[TopicID][]*Partition{}, set: map[string]string{}}
 		t.Repeat(rapid.StateMachineActions(s))
 	})
 }
@@ -215,6 +333,19 @@ func TestHashTellsContentsApart(t *testing.T) {
 	see("producer ids", &ProducerIDs{1})
 	see("broker epochs", &BrokerEpochs{1})
 	see("a broker", &RegisterBroker{Node: 1})
+	see("a fenced broker", &RegisterBroker{Node: 1, Fenced: true})
+	see("a broker that stops", &RegisterBroker{Node: 1, InShutdown: true})
+	see("a broker with peers", &RegisterBroker{Node: 1, PeerHost: "h"})
+	see("a configuration of a broker", &ConfigureBroker{Node: 1, Name: "a"})
+	see("a configuration of every broker", &ConfigureBroker{Node: EveryBroker, Name: "a"})
+	see("a value", &ConfigureBroker{Node: 1, Name: "a", Value: "b"})
+	replicated := Partition{Topic: TopicID{1}, Replicas: []NodeID{1}, Leader: NoNode}
+	elr, last, adding, removing := replicated, replicated, replicated, replicated
+	elr.ELR, last.LastKnownELR, adding.Adding, removing.Removing = []NodeID{1}, []NodeID{1}, []NodeID{1}, []NodeID{1}
+	see("an eligible leader", topic, &elr)
+	see("a last known leader", topic, &last)
+	see("a replica that comes", topic, &adding)
+	see("a replica that goes", topic, &removing)
 }
 
 func TestHashIsTheSameEverywhere(t *testing.T) {
@@ -238,7 +369,18 @@ func TestContradictionsAreRefusedAndNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []Record{
-		&RegisterBroker{Node: 1, Epoch: 3},
+		&RegisterBroker{Node: 1, Epoch: 3, Incarnation: IncarnationID{1}},
+		&RegisterBroker{Node: 1, Epoch: 2},
+		&BrokerChange{Node: 1, Epoch: 2},
+		&BrokerChange{Node: 2, Epoch: 3},
+		&ConfigureBroker{Node: -3, Name: "a"},
+		&ConfigureBroker{Node: 1},
+		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, ISR: []NodeID{1}, ELR: []NodeID{1}, Leader: 1},
+		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, ELR: []NodeID{3}, Leader: NoNode},
+		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, LastKnownELR: []NodeID{3}, Leader: NoNode},
+		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, Adding: []NodeID{1}, Removing: []NodeID{1}, Leader: NoNode},
+		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, Removing: []NodeID{2, 2}, Leader: NoNode},
+		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, ISR: []NodeID{1, 2}, Leader: 1, Recovering: true},
 		&RegisterBroker{Node: -1, Epoch: 4},
 		&UnregisterBroker{2},
 		&AddTopic{ID: TopicID{3}, Name: "a.b"},
@@ -291,6 +433,64 @@ func TestOnlyTheLatestDeletedTopicsAreRemembered(t *testing.T) {
 	again, _, err := Apply(Image{}, 1, m.Records())
 	if err != nil || again.Hash() != m.Hash() {
 		t.Fatalf("%v", err)
+	}
+}
+
+func TestMinISRComesFromTheTopicThenTheClusterThenTheFile(t *testing.T) {
+	const name = "min.insync.replicas"
+	id := TopicID{1}
+	var m Image
+	steps := []struct {
+		r    Record
+		want int
+	}{
+		{&AddTopic{ID: id, Name: "t"}, 1},
+		{&ConfigureBroker{Node: OwnFile, Name: name, Value: "2"}, 2},
+		{&ConfigureBroker{Node: 1, Name: name, Value: "9"}, 2}, // one broker has no say
+		{&ConfigureBroker{Node: EveryBroker, Name: name, Value: " 3 "}, 3},
+		{&ConfigureTopic{Topic: id, Name: name, Value: "4"}, 4},
+		{&ConfigureTopic{Topic: id, Name: name, Value: "nonsense"}, 1},
+		{&ConfigureTopic{Topic: id, Name: name, Unset: true}, 3},
+		{&ConfigureBroker{Node: EveryBroker, Name: name, Unset: true}, 2},
+	}
+	for i, s := range steps {
+		var err error
+		if m, _, err = Apply(m, Offset(i), []Record{s.r}); err != nil {
+			t.Fatal(err)
+		}
+		topic, _ := m.TopicByID(id)
+		if got := m.MinISR(topic); got != s.want {
+			t.Fatalf("after %v: %d, want %d", s.r, got, s.want)
+		}
+	}
+	// It is no more than the replicas that are not only coming: KIP-966 bounds it
+	// so that a topic of one replica can be written to.
+	for _, c := range []struct {
+		replicas, adding []NodeID
+		want             int
+	}{
+		{[]NodeID{1}, nil, 1}, {[]NodeID{1, 2}, nil, 2}, {[]NodeID{1, 2, 3}, nil, 2}, {[]NodeID{2, 1}, []NodeID{2}, 1},
+	} {
+		if got := m.EffectiveMinISR(&Partition{Topic: id, Replicas: c.replicas, Adding: c.adding}); got != c.want {
+			t.Fatalf("replicas %v, %v of them added: %d, want %d", c.replicas, c.adding, got, c.want)
+		}
+	}
+}
+
+func TestABrokerKnowsWhereItWasRegistered(t *testing.T) {
+	m, _, err := Apply(Image{}, 7, []Record{&RegisterBroker{Node: 1, Epoch: 3, Fenced: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, d, err := Apply(m, 9, []Record{&RegisterBroker{Node: 1, Epoch: 3, Fenced: true, Host: "h"}, &BrokerChange{Node: 1, Epoch: 3}})
+	b, _ := m.Broker(1)
+	if err != nil || b.RegisteredAt() != 7 || b.Host != "h" || b.Fenced || !slices.Equal(d.Brokers, []NodeID{1}) {
+		t.Fatalf("%v at %d, %v", b, b.RegisteredAt(), err)
+	}
+	again, _, err := Apply(Image{}, 9, m.Records())
+	b, _ = again.Broker(1)
+	if err != nil || b.RegisteredAt() != 9 || again.Hash() != m.Hash() {
+		t.Fatalf("%v at %d, %v", b, b.RegisteredAt(), err)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestRestoreTellsWhatIsDifferent(t *testing.T) {
 	if d := names(delta.Configured); d != "stays " {
 		t.Errorf("configured: %q", d)
 	}
-	if len(delta.Partitions) != 2 || len(delta.Brokers) != 2 {
-		t.Errorf("partitions %v and brokers %v, want two of each", delta.Partitions, delta.Brokers)
+	if len(delta.Partitions) != 1 || len(delta.Brokers) != 1 {
+		t.Errorf("partitions %v and brokers %v, want one of each", delta.Partitions, delta.Brokers)
 	}
 }
