@@ -30,9 +30,11 @@ type ConfigSource int8
 
 // The sources there are.
 const (
-	FromTopic   ConfigSource = 1 // somebody set it for this topic
-	FromBroker  ConfigSource = 4 // from the broker's configuration
-	FromDefault ConfigSource = 5
+	FromTopic         ConfigSource = 1 // somebody set it for this topic
+	FromDynamicBroker ConfigSource = 2 // somebody set it for this broker while it ran
+	FromEveryBroker   ConfigSource = 3 // somebody set it for all brokers while they ran
+	FromBroker        ConfigSource = 4 // from the broker's configuration
+	FromDefault       ConfigSource = 5
 )
 
 // ConfigDef is one line of the tables of configurations. Everything there is to

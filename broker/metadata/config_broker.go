@@ -12,7 +12,10 @@ import (
 // BrokerConfig is the configuration of one broker: what somebody set, over the
 // defaults. It never changes. The zero BrokerConfig is all defaults.
 type BrokerConfig struct {
-	set []Config // by name
+	set []Config // that it was started with, by name
+	// own and all are what was set since, for this broker and for every broker
+	// (KIP-226), by name. They come before set, in that order.
+	own, all []Config
 }
 
 // NewBrokerConfig returns a configuration with set over the defaults, or an
@@ -71,10 +74,12 @@ func (b BrokerConfig) Describe() []ConfigValue {
 	values := make([]ConfigValue, len(brokerConfigs))
 	for i, d := range brokerConfigs {
 		v := ConfigValue{Def: d, Value: d.Default, Null: d.Null, Source: FromDefault}
-		if value, ok := find(b.set, d.Name); ok {
-			v.Value, v.Null, v.Source = value, false, FromBroker
-			v.Synonyms = append(v.Synonyms, SynonymValue{Name: d.Name, Value: value, Source: FromBroker})
-		}
+		b.each(d.Name, func(value string, source ConfigSource) {
+			if len(v.Synonyms) == 0 {
+				v.Value, v.Null, v.Source = value, false, source
+			}
+			v.Synonyms = append(v.Synonyms, SynonymValue{Name: d.Name, Value: value, Source: source})
+		})
 		v.Synonyms = append(v.Synonyms, SynonymValue{Name: d.Name, Value: d.Default, Null: d.Null, Source: FromDefault})
 		values[i] = v
 	}
@@ -85,8 +90,10 @@ func (b BrokerConfig) Describe() []ConfigValue {
 func (b BrokerConfig) Text(name string) string {
 	d, ok := findConfig(brokerConfigs, name)
 	assert.That(ok, "metadata: no such broker configuration")
-	if value, ok := find(b.set, name); ok {
-		return strings.TrimSpace(value)
+	for _, level := range b.levels() {
+		if value, ok := find(level.configs, name); ok {
+			return strings.TrimSpace(value)
+		}
 	}
 	return d.Default
 }

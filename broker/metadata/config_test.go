@@ -53,7 +53,8 @@ func TestKafkasTopicConfigsAreAccepted(t *testing.T) {
 		index.interval.bytes file.delete.delay.ms delete.retention.ms min.compaction.lag.ms max.compaction.lag.ms
 		min.cleanable.dirty.ratio cleanup.policy unclean.leader.election.enable min.insync.replicas compression.type
 		compression.gzip.level compression.lz4.level compression.zstd.level preallocate message.timestamp.type
-		message.timestamp.before.max.ms message.timestamp.after.max.ms pawl.flush`)
+		message.timestamp.before.max.ms message.timestamp.after.max.ms pawl.flush
+		leader.replication.throttled.replicas follower.replication.throttled.replicas`)
 	for _, name := range names {
 		d, ok := findConfig(topicConfigs, name)
 		if !ok {
@@ -90,6 +91,9 @@ func TestBadConfigsAreNamed(t *testing.T) {
 		{Config{"remote.storage.enable", "true"}, `there is no remote storage`},
 		{Config{"min.compaction.lag.ms", "9223372036854775807"}, ""},
 		{Config{"max.compaction.lag.ms", "1"}, ""},
+		{Config{"leader.replication.throttled.replicas", "0:1, 1:2"}, ""},
+		{Config{"leader.replication.throttled.replicas", "*"}, ""},
+		{Config{"follower.replication.throttled.replicas", "0"}, `want a list of partition:broker, or *`},
 		{Config{"pawl.flush", "never"}, `pawl.flush is "never", want one of fsync, os`},
 	} {
 		_, err := ValidateTopicConfigs([]Config{c.config}, BrokerConfig{})

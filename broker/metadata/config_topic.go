@@ -37,8 +37,12 @@ var topicConfigs = []*ConfigDef{
 		Doc: "Number of records after which Kafka syncs. Here pawl.flush decides."},
 	{Name: "flush.ms", Type: LongConfig, Default: maxLong, Check: atLeast(0), Inherits: same("log.flush.interval.ms"), Inert: true,
 		Doc: "Milliseconds after which Kafka syncs. Here pawl.flush decides."},
+	{Name: "follower.replication.throttled.replicas", Type: ListConfig, Check: throttled, Inert: true,
+		Doc: "Replicas that fetch no faster than follower.replication.throttled.rate, as partition:broker, or * for all. Nothing is throttled."},
 	{Name: "index.interval.bytes", Type: IntConfig, Default: "4096", Check: atLeast(0), Inherits: same("log.index.interval.bytes"), Inert: true,
 		Doc: "Bytes of log between two entries of its index."},
+	{Name: "leader.replication.throttled.replicas", Type: ListConfig, Check: throttled, Inert: true,
+		Doc: "Replicas that are sent no faster than leader.replication.throttled.rate, as partition:broker, or * for all. Nothing is throttled."},
 	{Name: "local.retention.bytes", Type: LongConfig, Default: "-2", Check: atLeast(-2), Inherits: same("log.local.retention.bytes"), Inert: true,
 		Doc: "Bytes kept on local disk when there is remote storage; -2 means retention.bytes."},
 	{Name: "local.retention.ms", Type: LongConfig, Default: "-2", Check: atLeast(-2), Inherits: same("log.local.retention.ms"), Inert: true,
@@ -80,7 +84,7 @@ var topicConfigs = []*ConfigDef{
 	{Name: "segment.ms", Type: LongConfig, Default: "604800000", Check: atLeast(1), Inert: true,
 		Inherits: []Synonym{{Name: "log.roll.ms"}, {Name: "log.roll.hours", Scale: hour}},
 		Doc:      "Time after which a partition's log goes on in a new file, in milliseconds."},
-	{Name: "unclean.leader.election.enable", Type: BooleanConfig, Default: "false", Inherits: same("unclean.leader.election.enable"), Inert: true,
+	{Name: "unclean.leader.election.enable", Type: BooleanConfig, Default: "false", Inherits: same("unclean.leader.election.enable"),
 		Doc: "Whether a replica that is not in sync may lead when no other can, which loses records."},
 }
 
@@ -89,6 +93,20 @@ func same(name string) []Synonym { return []Synonym{{Name: name}} }
 func noRemoteStorage(value string) error {
 	if !strings.EqualFold(value, "false") {
 		return fmt.Errorf("there is no remote storage")
+	}
+	return nil
+}
+
+// throttled is for lists of replicas: empty, "*", or partition:broker each.
+func throttled(value string) error {
+	if value == "" || value == "*" {
+		return nil
+	}
+	for _, v := range splitList(value) {
+		partition, broker, _ := strings.Cut(v, ":")
+		if wantInteger(partition, 32) != nil || wantInteger(broker, 32) != nil {
+			return fmt.Errorf("want a list of partition:broker, or *")
+		}
 	}
 	return nil
 }
@@ -145,9 +163,11 @@ func topicConfig(d *ConfigDef, configs []Config, b BrokerConfig) ConfigValue {
 	if value, ok := find(configs, d.Name); ok {
 		set(d.Name, value, value, FromTopic)
 	}
-	for _, s := range d.Inherits {
-		if value, ok := find(b.set, s.Name); ok {
-			set(s.Name, value, s.scaled(value), FromBroker)
+	for _, level := range b.levels() {
+		for _, s := range d.Inherits {
+			if value, ok := find(level.configs, s.Name); ok {
+				set(s.Name, value, s.scaled(value), level.source)
+			}
 		}
 	}
 	name := d.Name

@@ -55,6 +55,8 @@ var (
 	ErrBrokerNotRegistered = errors.New("broker not registered")
 	// ErrInconsistentClusterID says the request is for another cluster.
 	ErrInconsistentClusterID = errors.New("inconsistent cluster id")
+	// ErrNotQuorumLeader says only the leader of the metadata quorum knows.
+	ErrNotQuorumLeader = errors.New("not the leader of the metadata quorum")
 	// ErrDuplicateVoter says the node is a voter of the metadata quorum already.
 	ErrDuplicateVoter = errors.New("duplicate voter")
 	// ErrVoterNotFound says there is no such voter.

@@ -88,6 +88,7 @@ var codes = [...]struct {
 	{ErrInvalidFetchSize, 4},
 	{metadata.ErrLeaderNotAvailable, 5},
 	{replica.ErrNotLeader, 6},
+	{metadata.ErrNotQuorumLeader, 6},
 	{storage.ErrGone, 6}, // the client asks again, who leads and then for the records
 	{ErrTimedOut, 7},
 	{metadata.ErrReplicaNotAvailable, 9},
