@@ -72,6 +72,17 @@ type FetchResponse struct {
 	ErrorCode int16
 	SessionID int32
 	Topics    []FetchTopic
+	// Nodes are the leaders that partitions name in their More (KIP-951, from
+	// version 16).
+	Nodes []Node
+}
+
+// Node is a broker and where clients connect to it.
+type Node struct {
+	ID   metadata.NodeID
+	Host string
+	Port int32
+	Rack string // empty if it has none
 }
 
 // FetchTopic is one topic of a FetchResponse.
@@ -89,6 +100,15 @@ type FetchPartition struct {
 	LastStableOffset record.Offset
 	LogStartOffset   record.Offset
 	Records          storage.Region // whole batches; may be empty
+	More             *FetchMore     // what few answers say; usually nil
+}
+
+// FetchMore is what the answer for a partition says beside records.
+type FetchMore struct {
+	Diverging   Divergence         // from version 12; its epoch is NoEpoch if there is none
+	Leader      metadata.NodeID    // who leads in fact (KIP-951, from version 12); NoNode if not said
+	LeaderEpoch record.LeaderEpoch // of Leader
+	ReadReplica metadata.NodeID    // where to fetch from instead (KIP-392, from version 11); NoNode if here
 }
 
 // Key is 1, Fetch.
