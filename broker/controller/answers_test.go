@@ -77,7 +77,7 @@ func TestMetadataNamesNoLeaderItDoesNotList(t *testing.T) {
 	}
 	v.Controller, v.Host = 3, ""
 	resp, _ = v.Metadata(ask(12, false), nil)
-	if resp.ControllerID != -1 || resp.Brokers[0].Host != "registered" {
+	if resp.ControllerID != 1 || resp.Brokers[0].Host != "registered" {
 		t.Fatalf("controller %d, broker %+v", resp.ControllerID, resp.Brokers[0])
 	}
 }
@@ -171,7 +171,7 @@ func TestDescribeConfigsTellsWhereValuesComeFrom(t *testing.T) {
 		for _, r := range resp.Resources {
 			shape = append(shape, fmt.Sprintf("%d:%d", r.ErrorCode, len(r.Configs)))
 		}
-		want := fmt.Sprintf("0:2 0:30 0:%d 0:0 42:0 3:0 17:0 42:0", len(metadata.BrokerConfigs()))
+		want := fmt.Sprintf("0:2 0:%d 0:%d 0:0 42:0 3:0 17:0 42:0", len(metadata.TopicConfigs()), len(metadata.BrokerConfigs()))
 		if got := strings.Join(shape, " "); got != want {
 			t.Fatalf("v%d: %s, want %s", version, got, want)
 		}
@@ -205,9 +205,11 @@ func TestDescribeCluster(t *testing.T) {
 	if resp.ErrorCode != 0 || resp.ClusterID != "cluster" || resp.ControllerID != 1 || len(resp.Brokers) != 2 || resp.Brokers[0].Host != "reached" || resp.ClusterAuthorizedOperations != clusterOperations {
 		t.Fatalf("%+v", resp)
 	}
-	req.EndpointType = 2
-	if resp := v.DescribeCluster(req); resp.ErrorCode != 115 || len(resp.Brokers) != 0 {
-		t.Fatalf("%+v", resp)
+	for endpoint, code := range map[int8]int16{2: 114, 3: 115} {
+		req.EndpointType = endpoint
+		if resp := v.DescribeCluster(req); resp.ErrorCode != code || len(resp.Brokers) != 0 {
+			t.Fatalf("%+v", resp)
+		}
 	}
 }
 

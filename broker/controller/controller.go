@@ -74,6 +74,12 @@ func (c *Controller) Decide(m metadata.Image, req kmsg.Request, rng *rand.Rand) 
 		return c.CreateTopics(m, req, rng), true
 	case *kmsg.DeleteTopicsRequest:
 		return c.DeleteTopics(m, req), true
+	case *kmsg.CreatePartitionsRequest:
+		return c.CreatePartitions(m, req, rng), true
+	case *kmsg.AlterConfigsRequest:
+		return c.AlterConfigs(m, req), true
+	case *kmsg.IncrementalAlterConfigsRequest:
+		return c.IncrementalAlterConfigs(m, req), true
 	}
 	return Result{}, false
 }

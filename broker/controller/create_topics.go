@@ -21,7 +21,9 @@ import (
 //     version.
 //   - With assignments, partitions and replicas must be -1, and the assignments
 //     must be of partitions 0 to n-1, all with equally many replicas, each a
-//     broker that is registered.
+//     broker that is registered, and one of each partition's neither fenced nor
+//     shutting down.
+//   - Replicas on brokers that are fenced or shutting down are not in sync.
 //   - With validate-only all is decided and nothing recorded.
 //   - A topic that would make the request's records too many, or too large, is
 //     refused with POLICY_VIOLATION.
@@ -54,7 +56,7 @@ func (c *Controller) CreateTopics(m metadata.Image, req *kmsg.CreateTopicsReques
 		if n == 1 {
 			made, err = d.createTopic(wanted(&req.Topics[i]), rng)
 		}
-		resp.Topics = append(resp.Topics, c.created(name, made, err, req.ValidateOnly))
+		resp.Topics = append(resp.Topics, d.created(name, made, err, req.ValidateOnly))
 	}
 	if req.ValidateOnly {
 		return Result{Response: resp}
@@ -110,11 +112,7 @@ func wanted(t *kmsg.CreateTopicsRequestTopic) topicWanted {
 	// The request's strings may be parts of its frame, and records outlive it.
 	w := topicWanted{name: strings.Clone(t.Topic), partitions: t.NumPartitions, replicas: t.ReplicationFactor}
 	for _, a := range t.ReplicaAssignment {
-		replicas := make([]metadata.NodeID, len(a.Replicas))
-		for i, r := range a.Replicas {
-			replicas[i] = metadata.NodeID(r)
-		}
-		w.assignments = append(w.assignments, assignment{a.Partition, replicas})
+		w.assignments = append(w.assignments, assignment{a.Partition, ids(a.Replicas)})
 	}
 	for _, c := range t.Configs {
 		if c.Value == nil {
@@ -133,7 +131,7 @@ func (d *draft) createTopic(w topicWanted, rng *rand.Rand) (created, error) {
 	if w.nullConfig != "" {
 		return created{}, fmt.Errorf("%w: %s has no value", metadata.ErrInvalidConfig, w.nullConfig)
 	}
-	configs, err := metadata.ValidateTopicConfigs(w.configs, d.cfg.Broker)
+	configs, err := metadata.ValidateTopicConfigs(w.configs, d.broker())
 	if err != nil {
 		return created{}, err
 	}
@@ -145,9 +143,7 @@ func (d *draft) createTopic(w topicWanted, rng *rand.Rand) (created, error) {
 	records := make([]metadata.Record, 0, 1+len(partitions))
 	records = append(records, &metadata.AddTopic{ID: id, Name: w.name, Configs: configs})
 	for i, replicas := range partitions {
-		records = append(records, &metadata.Partition{
-			Topic: id, Index: int32(i), Replicas: replicas, ISR: replicas, Leader: replicas[0],
-		})
+		records = append(records, d.newPartition(id, int32(i), replicas))
 	}
 	if err := d.add(records...); err != nil {
 		return created{}, err
@@ -189,7 +185,7 @@ func (d *draft) newTopicID(rng *rand.Rand) metadata.TopicID {
 	}
 }
 
-func (c *Controller) created(name string, made created, err error, validateOnly bool) kmsg.CreateTopicsResponseTopic {
+func (d *draft) created(name string, made created, err error, validateOnly bool) kmsg.CreateTopicsResponseTopic {
 	t := kmsg.NewCreateTopicsResponseTopic()
 	t.Topic = name
 	t.ErrorCode, t.ErrorMessage = wire.Code(err), wire.Message(err)
@@ -201,7 +197,7 @@ func (c *Controller) created(name string, made created, err error, validateOnly 
 		t.TopicID = made.id
 	}
 	t.NumPartitions, t.ReplicationFactor = made.partitions, made.replicas
-	for _, v := range metadata.DescribeTopicConfigs(made.configs, c.cfg.Broker) {
+	for _, v := range metadata.DescribeTopicConfigs(made.configs, d.broker()) {
 		e := kmsg.NewCreateTopicsResponseTopicConfig()
 		e.Name, e.Source, e.ReadOnly, e.IsSensitive = v.Def.Name, int8(v.Source), v.Def.ReadOnly, v.Def.Sensitive
 		if !v.Null && !v.Def.Sensitive {

@@ -23,18 +23,3 @@ func (v *View) DescribeACLs(req *kmsg.DescribeACLsRequest) *kmsg.DescribeACLsRes
 	resp.ErrorCode, resp.ErrorMessage = wire.Code(err), wire.Message(err)
 	return resp
 }
-
-// Answer answers a request that every broker can answer from its image. It
-// reports false for all other requests. Metadata may have things to create, and
-// is not among them.
-func (v *View) Answer(req kmsg.Request) (kmsg.Response, bool) {
-	switch req := req.(type) {
-	case *kmsg.DescribeConfigsRequest:
-		return v.DescribeConfigs(req), true
-	case *kmsg.DescribeClusterRequest:
-		return v.DescribeCluster(req), true
-	case *kmsg.DescribeACLsRequest:
-		return v.DescribeACLs(req), true
-	}
-	return nil, false
-}

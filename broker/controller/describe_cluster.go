@@ -13,8 +13,13 @@ import (
 //
 // Behavior:
 //   - The brokers are those of Metadata.
+//
+// Versions:
 //   - v1 can ask a controller for the controllers (KIP-919); a broker answers
-//     UNSUPPORTED_ENDPOINT_TYPE, without a list.
+//     MISMATCHED_ENDPOINT_TYPE, and UNSUPPORTED_ENDPOINT_TYPE to types that
+//     there are not, without a list.
+//   - v2 lists brokers that are fenced too, if asked to, and says which are
+//     (KIP-1073).
 
 // DescribeCluster answers a DescribeCluster request.
 func (v *View) DescribeCluster(req *kmsg.DescribeClusterRequest) *kmsg.DescribeClusterResponse {
@@ -25,6 +30,9 @@ func (v *View) DescribeCluster(req *kmsg.DescribeClusterRequest) *kmsg.DescribeC
 	resp.ClusterAuthorizedOperations = notAsked
 	if req.Version >= 1 && req.EndpointType != brokers {
 		err := fmt.Errorf("%w: %d, brokers answer for brokers, which is %d", metadata.ErrUnsupportedEndpoint, req.EndpointType, brokers)
+		if req.EndpointType == controllers {
+			err = fmt.Errorf("%w: this is a broker, which does not list controllers", metadata.ErrMismatchedEndpoint)
+		}
 		resp.EndpointType = req.EndpointType
 		resp.ErrorCode, resp.ErrorMessage = wire.Code(err), wire.Message(err)
 		return resp
@@ -35,14 +43,21 @@ func (v *View) DescribeCluster(req *kmsg.DescribeClusterRequest) *kmsg.DescribeC
 		resp.ClusterAuthorizedOperations = clusterOperations
 	}
 	for b := range v.Image.Brokers() {
+		if b.Fenced && !(req.Version >= 2 && req.IncludeFencedBrokers) {
+			continue
+		}
 		cb := kmsg.NewDescribeClusterResponseBroker()
 		cb.NodeID = int32(b.Node)
 		cb.Host, cb.Port = v.address(b)
 		cb.Rack = rack(b)
+		cb.IsFenced = b.Fenced
 		resp.Brokers = append(resp.Brokers, cb)
 	}
 	return resp
 }
 
-// brokers is the endpoint type of brokers.
-const brokers = 1
+// The types of endpoints.
+const (
+	brokers     = 1
+	controllers = 2
+)

@@ -17,7 +17,10 @@ import (
 //   - Topics and brokers have configurations; other kinds of resources are
 //     INVALID_REQUEST.
 //   - A broker knows its own configuration only. An empty broker name asks for
-//     what was set for all brokers while they run, of which there is nothing.
+//     what was set for all brokers while they ran (KIP-226).
+//   - What was set for a topic comes before what was set for the broker while it
+//     ran, before what was set so for all brokers, before what the broker was
+//     started with, before the default. Synonyms are all of these there are.
 //   - A list of names is a filter; names that do not exist are left out. Null
 //     and the empty list ask for all.
 //   - Secrets have no value.
@@ -53,15 +56,15 @@ func (v *View) configs(kind kmsg.ConfigResourceType, name string) ([]metadata.Co
 		if err != nil {
 			return nil, err
 		}
-		return metadata.DescribeTopicConfigs(t.Configs, v.Config), nil
+		return metadata.DescribeTopicConfigs(t.Configs, v.Config.On(v.Image, v.Self)), nil
 	case kmsg.ConfigResourceTypeBroker:
 		if name == "" {
-			return nil, nil
+			return v.Config.On(v.Image, metadata.EveryBroker).DescribeEvery(), nil
 		}
 		if id, err := strconv.ParseInt(name, 10, 32); err != nil || metadata.NodeID(id) != v.Self {
 			return nil, fmt.Errorf("%w: this is broker %d, which does not know the configuration of %q", metadata.ErrInvalidRequest, v.Self, name)
 		}
-		return v.Config.Describe(), nil
+		return v.Config.On(v.Image, v.Self).Describe(), nil
 	}
 	return nil, fmt.Errorf("%w: resources of type %d have no configuration", metadata.ErrInvalidRequest, kind)
 }

@@ -19,16 +19,19 @@ import (
 //   - An unknown name that may be created (auto.create.topics.enable, and the
 //     asker allows it) is reported to the caller, who has it created and asks
 //     again with what was refused.
+//   - Brokers that are fenced are not listed; one that is shutting down is.
 //   - A partition whose leader is not in the list of brokers has no leader, and
 //     LEADER_NOT_AVAILABLE: clients loop on a leader they cannot find.
-//   - Replicas on brokers that are not registered are offline.
+//   - Replicas on brokers that are fenced, or not registered, are offline.
 //   - Operations are told if asked for: all of them, for want of an authorizer.
 //
 // Versions:
 //   - v0: an empty list asks for all topics; from v1 null does, and an empty
-//     list asks for none.
+//     list asks for none. Replicas that are offline are left out, and make the
+//     partition REPLICA_NOT_AVAILABLE.
 //   - v0-v3 have no say about creation, and always allow it.
 //   - v10 adds topic ids to the response, v12 to the request (KIP-516).
+//   - v13 adds an error for clients to start over with (KIP-1102). There is none.
 
 // Metadata answers a Metadata request. The names in create do not exist and may
 // be created; they have an error in the answer, which is that of refused if it
@@ -43,6 +46,9 @@ func (v *View) Metadata(req *kmsg.MetadataRequest, refused []Refusal) (resp *kms
 		resp.AuthorizedOperations = clusterOperations
 	}
 	for b := range v.Image.Brokers() {
+		if b.Fenced {
+			continue
+		}
 		mb := kmsg.NewMetadataResponseBroker()
 		mb.NodeID = int32(b.Node)
 		mb.Host, mb.Port = v.address(b)
@@ -55,7 +61,7 @@ func (v *View) Metadata(req *kmsg.MetadataRequest, refused []Refusal) (resp *kms
 	}
 	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
 		for t := range v.Image.Topics() {
-			resp.Topics = append(resp.Topics, v.metadataTopic(t, operations))
+			resp.Topics = append(resp.Topics, v.metadataTopic(t, operations, req.Version))
 		}
 		return resp, nil
 	}
@@ -69,7 +75,7 @@ func (v *View) Metadata(req *kmsg.MetadataRequest, refused []Refusal) (resp *kms
 		seen[key] = true
 		t, err := v.findTopic(key)
 		if err == nil {
-			resp.Topics = append(resp.Topics, v.metadataTopic(t, operations))
+			resp.Topics = append(resp.Topics, v.metadataTopic(t, operations, req.Version))
 			continue
 		}
 		if reason := refusal(refused, key.name); reason != nil && key.byName {
@@ -128,7 +134,7 @@ func refusal(refused []Refusal, name string) error {
 	return nil
 }
 
-func (v *View) metadataTopic(t *metadata.Topic, operations int32) kmsg.MetadataResponseTopic {
+func (v *View) metadataTopic(t *metadata.Topic, operations int32, version int16) kmsg.MetadataResponseTopic {
 	mt := kmsg.NewMetadataResponseTopic()
 	mt.Topic, mt.TopicID = &t.Name, t.ID
 	mt.IsInternal = metadata.IsInternal(t.Name)
@@ -137,11 +143,15 @@ func (v *View) metadataTopic(t *metadata.Topic, operations int32) kmsg.MetadataR
 	for p := range v.Image.Partitions(t.ID) {
 		mp := kmsg.NewMetadataResponseTopicPartition()
 		mp.Partition = p.Index
-		mp.Leader, mp.LeaderEpoch = int32(p.Leader), int32(p.LeaderEpoch)
+		mp.Leader, mp.LeaderEpoch = int32(v.leader(p)), int32(p.LeaderEpoch)
 		mp.Replicas, mp.ISR = nodes(p.Replicas), nodes(p.ISR)
-		mp.OfflineReplicas = nodes(v.offline(p.Replicas))
-		if _, ok := v.Image.Broker(p.Leader); !ok {
-			mp.Leader = int32(metadata.NoNode)
+		offline := v.offline(p.Replicas)
+		mp.OfflineReplicas = nodes(offline)
+		if version == 0 && len(offline) > 0 {
+			mp.Replicas, mp.ISR = nodes(without(p.Replicas, offline)), nodes(without(p.ISR, offline))
+			mp.ErrorCode = wire.Code(metadata.ErrReplicaNotAvailable)
+		}
+		if mp.Leader < 0 {
 			mp.ErrorCode = wire.Code(metadata.ErrLeaderNotAvailable)
 		}
 		mt.Partitions = append(mt.Partitions, mp)

@@ -13,6 +13,7 @@ type View struct {
 	Self       metadata.NodeID
 	ClusterID  string
 	Controller metadata.NodeID // or metadata.NoNode
+	Quorum     Quorum          // that keeps the metadata log, as the active controller knows it
 	// Host and Port are where the asker reached this broker, and what it is told
 	// to connect to. With an empty Host it is told what the broker registered.
 	Host string
@@ -27,13 +28,31 @@ func (v *View) address(b *metadata.Broker) (host string, port int32) {
 	return b.Host, b.Port
 }
 
+// alive reports whether clients are told of a broker.
+func (v *View) alive(n metadata.NodeID) bool {
+	b, ok := v.Image.Broker(n)
+	return ok && !b.Fenced
+}
+
 // controller is the node to name as the controller: none that is not in the
-// list of brokers beside it.
+// list of brokers beside it. If the controller is not, it is this broker, which
+// sends on what is for the controller, as any broker does (KIP-590).
 func (v *View) controller() int32 {
-	if _, ok := v.Image.Broker(v.Controller); !ok {
-		return int32(metadata.NoNode)
+	for _, n := range [...]metadata.NodeID{v.Controller, v.Self} {
+		if v.alive(n) {
+			return int32(n)
+		}
 	}
-	return int32(v.Controller)
+	return int32(metadata.NoNode)
+}
+
+// leader is the node to name as a partition's leader: none that is not in the
+// list of brokers beside it.
+func (v *View) leader(p *metadata.Partition) metadata.NodeID {
+	if !v.alive(p.Leader) {
+		return metadata.NoNode
+	}
+	return p.Leader
 }
 
 func rack(b *metadata.Broker) *string {
@@ -59,10 +78,7 @@ func nodes(list []metadata.NodeID) []int32 {
 	return ids
 }
 
-// offline is those of list that are not registered.
+// offline is those of list that cannot be reached.
 func (v *View) offline(list []metadata.NodeID) []metadata.NodeID {
-	return slices.DeleteFunc(slices.Clone(list), func(n metadata.NodeID) bool {
-		_, ok := v.Image.Broker(n)
-		return ok
-	})
+	return slices.DeleteFunc(slices.Clone(list), v.alive)
 }
