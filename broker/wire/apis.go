@@ -26,7 +26,7 @@ var apis = [...]Range{
 	{kmsg.Produce, 0, 3, 11},
 	{kmsg.Fetch, 4, 4, 12},
 	{kmsg.ListOffsets, 1, 1, 7},
-	{kmsg.Metadata, 0, 0, 12},
+	{kmsg.Metadata, 0, 0, 13},
 	{kmsg.FindCoordinator, 0, 3, 2},
 	{kmsg.ApiVersions, 0, 0, 4},
 	{kmsg.CreateTopics, 2, 2, 7},
@@ -35,7 +35,12 @@ var apis = [...]Range{
 	{kmsg.OffsetForLeaderEpoch, 2, 2, 4},
 	{kmsg.DescribeACLs, 1, 1, 3},
 	{kmsg.DescribeConfigs, 1, 1, 4},
-	{kmsg.DescribeCluster, 0, 0, 1},
+	{kmsg.AlterConfigs, 0, 0, 2},
+	{kmsg.CreatePartitions, 0, 0, 3},
+	{kmsg.IncrementalAlterConfigs, 0, 0, 1},
+	{kmsg.ListPartitionReassignments, 0, 0, 0},
+	{kmsg.DescribeCluster, 0, 0, 2},
+	{kmsg.DescribeTopicPartitions, 0, 0, 0},
 }
 
 // APIs is every API that pawl serves, by key.
