@@ -25,9 +25,12 @@ var may = map[string]string{
 	"broker/partition":  "storage storage/assert storage/job storage/record broker/clock broker/metadata broker/producer broker/replica broker/wire",
 	"broker/controller": "storage/assert storage/record broker/metadata broker/wire",
 	"broker/quorum":     "storage/assert broker/clock",
+	"broker/metalog":    "storage/assert broker/clock broker/metadata broker/quorum",
+	"broker/membership": "storage/assert broker/clock broker/metadata broker/wire",
+	"broker/forward":    "storage/assert broker/clock broker/metadata broker/wire",
 
 	// The switchboard, and the real host.
-	"broker":            "storage storage/assert storage/job storage/record broker/clock broker/controller broker/metadata broker/partition broker/producer broker/quorum broker/replica broker/wire",
+	"broker":            "storage storage/assert storage/job storage/record broker/clock broker/controller broker/fetcher broker/forward broker/membership broker/metadata broker/metalog broker/partition broker/producer broker/quorum broker/replica broker/wire",
 	"broker/host":       "broker broker/clock broker/metadata broker/wire storage storage/assert storage/job storage/record storage/vfs",
 	"broker/tcp":        "broker broker/wire storage storage/assert storage/record storage/vfs",
 	"broker/standalone": "broker broker/host broker/metadata broker/partition broker/tcp storage storage/job storage/vfs",
@@ -118,6 +121,7 @@ var (
 	hosts     = []string{"broker/host", "broker/tcp", "broker/standalone", "broker/admin"}
 
 	coreDependencies = []string{
+		"github.com/twmb/franz-go/pkg/kbin", // for the requests of pawl's own
 		"github.com/twmb/franz-go/pkg/kmsg",
 		"go.etcd.io/raft/v3",
 		"google.golang.org/protobuf/proto", // raft's messages
