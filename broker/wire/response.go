@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/record"
 )
 
 // A Frame is responses as they go over the wire, one after another: bytes, with
@@ -71,6 +74,7 @@ const (
 	fetchLogStart     = 5  // log start offset
 	fetchReadReplica  = 11 // preferred read replica
 	fetchTopicID      = 13 // topic ids in place of names
+	fetchNodes        = 16 // where the leaders are that partitions name
 	noReadReplica     = ^uint32(0)
 	nullArray         = ^uint32(0)
 	nullCompactArray  = 0
@@ -120,7 +124,7 @@ func (f *Frame) appendFetch(r *FetchResponse) (regions int64) {
 				regions += n
 			}
 			if flexible {
-				p = append(p, 0)
+				p = appendMore(p, part.More)
 			}
 		}
 		if flexible {
@@ -128,7 +132,7 @@ func (f *Frame) appendFetch(r *FetchResponse) (regions int64) {
 		}
 	}
 	if flexible {
-		p = append(p, 0)
+		p = appendNodes(p, r.Nodes, v)
 	}
 	f.Bytes = p
 	return regions
@@ -150,9 +154,75 @@ func appendFetchPartition(p []byte, part *FetchPartition, v int16) []byte {
 		p = be.AppendUint32(p, nullArray)
 	}
 	if v >= fetchReadReplica {
-		p = be.AppendUint32(p, noReadReplica)
+		replica := noReadReplica
+		if part.More != nil {
+			replica = uint32(part.More.ReadReplica)
+		}
+		p = be.AppendUint32(p, replica)
 	}
 	return appendLength(p, int(part.Records.Len), flexible)
+}
+
+// Tags of a Fetch response, and their sizes in bytes with no tags of their own.
+const (
+	tagDiverging     = 0
+	tagDivergingSize = 4 + 8 + 1
+	tagLeader        = 1
+	tagLeaderSize    = 4 + 4 + 1
+	tagNodes         = 0 // of the whole response
+)
+
+// appendMore adds the tags of one partition.
+//
+// Sources: KIP-595 (diverging epoch), KIP-951 (current leader).
+func appendMore(p []byte, m *FetchMore) []byte {
+	if m == nil {
+		return append(p, 0)
+	}
+	be, count := binary.BigEndian, len(p)
+	p = append(p, 0)
+	if m.Diverging.Epoch != record.NoEpoch {
+		p[count]++
+		p = append(p, tagDiverging, tagDivergingSize)
+		p = be.AppendUint32(p, uint32(m.Diverging.Epoch))
+		p = be.AppendUint64(p, uint64(m.Diverging.End))
+		p = append(p, 0)
+	}
+	if m.Leader != metadata.NoNode {
+		p[count]++
+		p = append(p, tagLeader, tagLeaderSize)
+		p = be.AppendUint32(p, uint32(m.Leader))
+		p = be.AppendUint32(p, uint32(m.LeaderEpoch))
+		p = append(p, 0)
+	}
+	return p
+}
+
+// appendNodes adds the tags of the whole response: where the leaders are that
+// partitions name.
+//
+// Source: KIP-951.
+func appendNodes(p []byte, nodes []Node, version int16) []byte {
+	if len(nodes) == 0 || version < fetchNodes {
+		return append(p, 0)
+	}
+	be := binary.BigEndian
+	value := appendLength(nil, len(nodes), true)
+	for i := range nodes {
+		n := &nodes[i]
+		value = be.AppendUint32(value, uint32(n.ID))
+		value = kbin.AppendCompactString(value, n.Host)
+		value = be.AppendUint32(value, uint32(n.Port))
+		if n.Rack == "" {
+			value = append(value, nullCompactArray)
+		} else {
+			value = kbin.AppendCompactString(value, n.Rack)
+		}
+		value = append(value, 0)
+	}
+	p = append(p, 1, tagNodes)
+	p = binary.AppendUvarint(p, uint64(len(value)))
+	return append(p, value...)
 }
 
 // appendLength adds the length of an array or byte string.

@@ -6,37 +6,37 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Tagged fields of pawl's own in Kafka's messages between nodes. Kafka numbers
-// its own from 0 and skips what it does not know (KIP-482).
-const (
-	TagOffset    uint32 = 10_000 // of a forwarded answer: the metadata offset it is true at
-	TagReadIndex uint32 = 10_001 // of a heartbeat's answer: how far the metadata log was committed when it was given
-	TagDamaged   uint32 = 10_002 // of a registration: the logs that lost what they had acknowledged
-)
+// What pawl's nodes add to Kafka's requests travels as tagged fields, whose
+// numbers begin at FirstTag so that Kafka's own never meet them. A number that
+// is the same in a request and its response has nothing to do with it there.
+//
+// Source: KIP-482.
+const FirstTag uint32 = 10000
 
-// SetTag sets a tagged field.
-func SetTag(t *kmsg.Tags, key uint32, v []byte) { t.Set(key, v) }
-
-// Tag returns a tagged field.
-func Tag(t *kmsg.Tags, key uint32) (v []byte, ok bool) {
-	t.Each(func(k uint32, b []byte) {
-		if k == key {
-			v, ok = b, true
-		}
-	})
-	return v, ok
-}
-
-// SetTagInt64 sets a tagged field to a number.
-func SetTagInt64(t *kmsg.Tags, key uint32, v int64) {
+// SetTag makes v the value of a tagged field.
+func SetTag(t *kmsg.Tags, key uint32, v int64) {
 	t.Set(key, binary.BigEndian.AppendUint64(nil, uint64(v)))
 }
 
-// TagInt64 returns a tagged field that is a number.
-func TagInt64(t *kmsg.Tags, key uint32) (v int64, ok bool) {
-	b, ok := Tag(t, key)
-	if !ok || len(b) != 8 {
+// GetTag reads what SetTag wrote, and reports whether it is there.
+func GetTag(t *kmsg.Tags, key uint32) (int64, bool) {
+	p, ok := GetTagBytes(t, key)
+	if !ok || len(p) != 8 {
 		return 0, false
 	}
-	return int64(binary.BigEndian.Uint64(b)), true
+	return int64(binary.BigEndian.Uint64(p)), true
+}
+
+// SetTagBytes makes v, which belongs to the field from then on, the value of a
+// tagged field.
+func SetTagBytes(t *kmsg.Tags, key uint32, v []byte) { t.Set(key, v) }
+
+// GetTagBytes reads what SetTagBytes wrote, and reports whether it is there.
+func GetTagBytes(t *kmsg.Tags, key uint32) (v []byte, ok bool) {
+	t.Each(func(k uint32, p []byte) {
+		if k == key {
+			v, ok = p, true
+		}
+	})
+	return v, ok
 }
