@@ -42,8 +42,8 @@ func (d *draft) place(w topicWanted, rng *rand.Rand) ([][]metadata.NodeID, error
 //     one together;
 //   - within that, a broker that is not fenced comes before one that is, and
 //     one that has few replicas before one that has many; and the partitions of
-//     one leader have different followers, so that the work of a broker that
-//     fails falls to all others.
+//     one leader have different followers, and second replicas, to whom the work
+//     of a broker that fails falls.
 //
 // Brokers that are shutting down are given nothing. This is what Kafka's
 // StripedReplicaPlacer is for, which lets the brokers of small racks lead more.
@@ -63,6 +63,7 @@ type site struct {
 	leads   int         // partitions of which it is the first replica
 	holds   int         // replicas it has
 	follows map[int]int // of those that a site leads, how many it has a replica of
+	seconds map[int]int // and of how many it has the second
 }
 
 func newPlacer(m metadata.Image, rng *rand.Rand) *placer {
@@ -73,7 +74,8 @@ func newPlacer(m metadata.Image, rng *rand.Rand) *placer {
 		for r, brokers := range byRack {
 			if i < len(brokers) {
 				more = true
-				p.sites = append(p.sites, site{node: brokers[i].Node, rack: r, fenced: brokers[i].Fenced, follows: map[int]int{}})
+				p.sites = append(p.sites, site{node: brokers[i].Node, rack: r, fenced: brokers[i].Fenced,
+					follows: map[int]int{}, seconds: map[int]int{}})
 			}
 		}
 	}
@@ -115,6 +117,9 @@ func (p *placer) has(replicas []metadata.NodeID) {
 		default:
 			p.sites[s].holds++
 			p.sites[s].follows[leader]++
+			if i == 1 {
+				p.sites[s].seconds[leader]++
+			}
 		}
 	}
 }
@@ -141,15 +146,25 @@ func (p *placer) place(partitions, replicas int) ([][]metadata.NodeID, error) {
 func (p *placer) next(replicas int) []metadata.NodeID {
 	clear(p.used)
 	leader := p.leader()
-	placed := make([]metadata.NodeID, 1, replicas)
-	placed[0] = p.sites[leader].node
 	p.sites[leader].leads++
 	p.take(leader)
-	for len(placed) < replicas {
-		f := p.follower(leader, placed)
-		placed = append(placed, p.sites[f].node)
+	chosen := append(make([]int, 0, replicas), leader)
+	for len(chosen) < replicas {
+		f := p.follower(chosen)
 		p.sites[f].follows[leader]++
 		p.take(f)
+		chosen = append(chosen, f)
+	}
+	slices.SortStableFunc(chosen[1:], func(a, b int) int {
+		x, y := &p.sites[a], &p.sites[b]
+		return cmp.Or(cmp.Compare(number(x.fenced), number(y.fenced)), cmp.Compare(x.seconds[leader], y.seconds[leader]))
+	})
+	if len(chosen) > 1 {
+		p.sites[chosen[1]].seconds[leader]++
+	}
+	placed := make([]metadata.NodeID, replicas)
+	for i, s := range chosen {
+		placed[i] = p.sites[s].node
 	}
 	return placed
 }
@@ -170,12 +185,13 @@ func (p *placer) leader() int {
 	return best
 }
 
-// follower is the site that has the next replica of a partition of leader.
-func (p *placer) follower(leader int, placed []metadata.NodeID) int {
+// follower is the site that has the next replica of a partition of which chosen
+// have one, the leader first.
+func (p *placer) follower(chosen []int) int {
 	n, best := len(p.sites), -1
 	for turn := 1; turn < n; turn++ {
-		i := (leader + turn) % n
-		if !slices.Contains(placed, p.sites[i].node) && (best < 0 || p.better(i, best, leader)) {
+		i := (chosen[0] + turn) % n
+		if !slices.Contains(chosen, i) && (best < 0 || p.better(i, best, chosen[0])) {
 			best = i
 		}
 	}
