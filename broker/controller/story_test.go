@@ -107,7 +107,16 @@ func TestStories(t *testing.T) {
 				r := resp.(*kmsg.InitProducerIDResponse)
 				fmt.Fprintf(&b, "id=%d epoch=%d error=%d\n", r.ProducerID, r.ProducerEpoch, r.ErrorCode)
 			default:
-				d.Fatalf(t, "unknown command")
+				s := adminStory{t: t, c: New(cfg), m: m, rng: rng, d: d, v: -1}
+				if d.HasArg("v") {
+					s.v = int16(version)
+				}
+				records, out, ok := s.tell(lines)
+				if !ok {
+					d.Fatalf(t, "unknown command")
+				}
+				apply(records)
+				b.WriteString(out)
 			}
 			return b.String()
 		})
