@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/producer"
@@ -59,6 +60,8 @@ var (
 	ErrInvalidRecord = errors.New("invalid record")
 	// ErrResourceNotFound says a request names a resource that is not there.
 	ErrResourceNotFound = errors.New("resource not found")
+	// ErrStorage says another broker's disk fails it.
+	ErrStorage = errors.New("storage error")
 	// ErrInconsistentTopicID says a topic's name and id do not belong together.
 	ErrInconsistentTopicID = errors.New("inconsistent topic id")
 )
@@ -73,9 +76,10 @@ const (
 	codeCoordinatorNotAvailable int16 = 15
 )
 
-// codes is the only place where an error becomes a number of Kafka's. The first
-// entry that the error matches counts, so what wraps comes before what is
-// wrapped.
+// codes is the only place where an error becomes a number of Kafka's, or the
+// other way round. The first entry that the error matches counts, so what wraps
+// comes before what is wrapped. The first entry of a code is what the code means
+// when another broker says it.
 var codes = [...]struct {
 	err  error
 	code int16
@@ -115,6 +119,7 @@ var codes = [...]struct {
 	{producer.ErrFenced, 47},
 	{ErrInvalidTxnState, 48},
 	{metadata.ErrSecurityDisabled, 54},
+	{ErrStorage, codeStorage},
 	{storage.ErrNoSpace, codeStorage},
 	{storage.ErrNotNext, codeStorage},
 	{storage.ErrUnknownLog, codeStorage},
@@ -163,6 +168,20 @@ func Code(err error) int16 {
 		return codeStorage
 	}
 	return codeUnknown
+}
+
+// ErrorOf is what a code of another broker means: nil for 0, and ErrUnknown,
+// which tells the number, for a code that pawl never sends.
+func ErrorOf(code int16) error {
+	if code == CodeNone {
+		return nil
+	}
+	for i := range codes {
+		if codes[i].code == code {
+			return codes[i].err
+		}
+	}
+	return fmt.Errorf("%w: code %d", ErrUnknown, code)
 }
 
 // Message is the text that goes with Code(err) where a response has room for

@@ -41,10 +41,12 @@ func Hello(prefix []byte) error {
 // FrameSize reads the length in bytes of the frame that follows prefix. It
 // returns ErrFrameSize unless that is at most max, so that nobody allocates
 // what a peer only claims.
-func FrameSize(prefix []byte, max int) (int, error) {
+func FrameSize(prefix []byte, max int) (int, error) { return frameSize(prefix, minFrame, max) }
+
+func frameSize(prefix []byte, min, max int) (int, error) {
 	size := int32(binary.BigEndian.Uint32(prefix))
-	if size < minFrame || int64(size) > int64(max) {
-		return 0, fmt.Errorf("%w: %d, must be from %d to %d", ErrFrameSize, size, minFrame, max)
+	if int64(size) < int64(min) || int64(size) > int64(max) {
+		return 0, fmt.Errorf("%w: %d, must be from %d to %d", ErrFrameSize, size, min, max)
 	}
 	return int(size), nil
 }

@@ -87,8 +87,7 @@ type FetchedPartition struct {
 	Leader      metadata.NodeID
 	LeaderEpoch record.LeaderEpoch
 	Batches     []record.Batch
-	Facts       []record.Facts // of Batches
-	Bad         error          // what is behind Batches is damaged, or nil
+	Bad         error // what is behind Batches is damaged, or nil
 }
 
 // Divergence says where a follower's log stops being the leader's: Epoch is the

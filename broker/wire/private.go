@@ -13,9 +13,9 @@ import (
 // The APIs that only pawl's nodes speak, with each other. They have one version,
 // 0, and are not advertised.
 const (
-	keyPeerHello      = 30000
-	keyQuorumMessages = 30001
-	keyProgress       = 30002
+	keyPeerHello      kmsg.Key = 30000
+	keyQuorumMessages kmsg.Key = 30001
+	keyProgress       kmsg.Key = 30002
 )
 
 type (
@@ -62,9 +62,9 @@ func (private) MaxVersion() int16  { return 0 }
 func (private) SetVersion(int16)   {}
 func (private) GetVersion() int16  { return 0 }
 func (private) IsFlexible() bool   { return false }
-func (p *PeerHello) Key() int16    { return keyPeerHello }
-func (*QuorumMessages) Key() int16 { return keyQuorumMessages }
-func (*Progress) Key() int16       { return keyProgress }
+func (p *PeerHello) Key() int16    { return keyPeerHello.Int16() }
+func (*QuorumMessages) Key() int16 { return keyQuorumMessages.Int16() }
+func (*Progress) Key() int16       { return keyProgress.Int16() }
 
 // ResponseKind implements kmsg.Request.
 func (*PeerHello) ResponseKind() kmsg.Response { return &PeerHelloResponse{} }

@@ -24,44 +24,71 @@ var ErrMalformed = errors.New("malformed request")
 // ErrMalformed or ErrUnsupportedVersion and means the connection is to be
 // closed.
 func Decode(frame []byte, maxDecompressed int) (req Request, answer *Response, err error) {
-	r := reader{p: frame}
-	key, version := r.int16(), r.int16()
-	req.Correlation, req.Size, req.Peer = r.int32(), int64(len(frame)), NoPeer
+	h, r := readHeader(frame)
+	req = h.request(frame, NoPeer)
 	if r.bad {
 		return req, nil, fmt.Errorf("%w: header of %d bytes", ErrMalformed, len(frame))
 	}
-	served, ok := Served(key)
+	served, ok := Served(h.key)
 	if !ok {
-		return req, nil, fmt.Errorf("%w: api key %d", ErrUnsupportedVersion, key)
+		return req, nil, fmt.Errorf("%w: api key %d", ErrUnsupportedVersion, h.key)
 	}
-	if version < served.Advertised || version > served.Max {
+	if h.version < served.Advertised || h.version > served.Max {
 		if served.Key == kmsg.ApiVersions {
 			return req, &Response{Body: unknownAPIVersions()}, nil
 		}
-		return req, nil, fmt.Errorf("%w: %s version %d, served are %d to %d",
-			ErrUnsupportedVersion, served.Key.Name(), version, served.Min, served.Max)
+		return req, nil, wrongVersion(served, h.version)
 	}
-
 	body := newRequest(served.Key)
-	body.SetVersion(version)
-	req.ClientID = r.nullableString()
-	if body.IsFlexible() {
-		r.skipTags()
-	}
-	if r.bad {
-		return req, nil, fmt.Errorf("%w: %s version %d: header", ErrMalformed, served.Key.Name(), version)
-	}
-	if err := read(body, r.p); err != nil {
-		return req, nil, fmt.Errorf("%w: %s version %d: %w", ErrMalformed, served.Key.Name(), version, err)
+	if err := readRequest(&r, body, served, h.version, &req); err != nil {
+		return req, nil, err
 	}
 	if answer := refuse(body, served); answer != nil {
-		return Request{Correlation: req.Correlation, Size: req.Size}, answer, nil
+		return Request{Correlation: req.Correlation, Size: req.Size, Peer: NoPeer}, answer, nil
 	}
 	req.Body = body
 	if p, ok := body.(*kmsg.ProduceRequest); ok {
 		req.Produce = checkProduce(p, maxDecompressed)
 	}
 	return req, nil, nil
+}
+
+// header is the part of a request's header that all versions of it have.
+type header struct {
+	key, version int16
+	correlation  int32
+}
+
+func readHeader(frame []byte) (header, reader) {
+	r := reader{p: frame}
+	return header{r.int16(), r.int16(), r.int32()}, r
+}
+
+// request is what is known of the request once its header is.
+func (h header) request(frame []byte, peer metadata.NodeID) Request {
+	return Request{Correlation: h.correlation, Size: int64(len(frame)), Peer: peer}
+}
+
+func wrongVersion(served Range, version int16) error {
+	return fmt.Errorf("%w: %s version %d, served are %d to %d",
+		ErrUnsupportedVersion, nameOf(served.Key), version, served.Min, served.Max)
+}
+
+// readRequest reads what follows the header: the client id, which goes into
+// req, and the body.
+func readRequest(r *reader, body kmsg.Request, served Range, version int16, req *Request) error {
+	body.SetVersion(version)
+	req.ClientID = r.nullableString()
+	if body.IsFlexible() {
+		r.skipTags()
+	}
+	if r.bad {
+		return fmt.Errorf("%w: %s version %d: header", ErrMalformed, nameOf(served.Key), version)
+	}
+	if err := read(body, r.p); err != nil {
+		return fmt.Errorf("%w: %s version %d: %w", ErrMalformed, nameOf(served.Key), version, err)
+	}
+	return nil
 }
 
 func newRequest(key kmsg.Key) kmsg.Request {

@@ -50,8 +50,8 @@ func (f *Frame) Append(correlation int32, body Body) error {
 	case *FetchResponse:
 		regions = f.appendFetch(b)
 	case kmsg.Response:
-		if b.IsFlexible() && b.Key() != kmsg.ApiVersions.Int16() {
-			f.Bytes = append(f.Bytes, 0) // no tags; ApiVersions keeps header version 0
+		if flexibleHeader(b) {
+			f.Bytes = append(f.Bytes, 0) // no tags
 		}
 		f.Bytes = b.AppendTo(f.Bytes)
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/record"
 	"github.com/pawlbroker/pawl/storage/vfs"
@@ -83,11 +84,45 @@ func fetchPair(rng *rand.Rand, data []byte, version int16) (*FetchResponse, *kms
 				p.Records = storage.Region{File: file, Pos: int64(pos), Len: int64(n)}
 				k.RecordBatches = data[pos : pos+n]
 			}
+			if rng.IntN(2) == 0 {
+				p.More = more(rng, &k, version)
+			}
 			topic.Partitions, ktopic.Partitions = append(topic.Partitions, p), append(ktopic.Partitions, k)
 		}
 		ours.Topics, theirs.Topics = append(ours.Topics, topic), append(theirs.Topics, ktopic)
 	}
+	for i := range rng.IntN(3) {
+		n, k := Node{ID: metadata.NodeID(i), Host: "host", Port: rng.Int32(), Rack: []string{"", "r"}[i]}, kmsg.NewFetchResponseBroker()
+		k.NodeID, k.Host, k.Port = int32(n.ID), n.Host, n.Port
+		if n.Rack != "" {
+			k.Rack = &n.Rack
+		}
+		ours.Nodes = append(ours.Nodes, n)
+		if version >= 16 {
+			theirs.Brokers = append(theirs.Brokers, k)
+		}
+	}
 	return ours, theirs
+}
+
+// more draws what a partition says beside records, and has k say it too.
+func more(rng *rand.Rand, k *kmsg.FetchResponseTopicPartition, version int16) *FetchMore {
+	m := &FetchMore{Diverging: Divergence{record.NoEpoch, -1}, Leader: metadata.NoNode, LeaderEpoch: record.NoEpoch, ReadReplica: metadata.NoNode}
+	if rng.IntN(2) == 0 {
+		m.ReadReplica = metadata.NodeID(rng.Int32())
+		k.PreferredReadReplica = int32(m.ReadReplica)
+	}
+	if rng.IntN(2) == 0 {
+		m.Diverging = Divergence{record.LeaderEpoch(rng.Int32()), record.Offset(rng.Int64())}
+	}
+	if rng.IntN(2) == 0 {
+		m.Leader, m.LeaderEpoch = metadata.NodeID(rng.Int32()), record.LeaderEpoch(rng.Int32())
+	}
+	if version >= 12 {
+		k.DivergingEpoch.Epoch, k.DivergingEpoch.EndOffset = int32(m.Diverging.Epoch), int64(m.Diverging.End)
+		k.CurrentLeader.LeaderID, k.CurrentLeader.LeaderEpoch = int32(m.Leader), int32(m.LeaderEpoch)
+	}
+	return m
 }
 
 func TestFetchResponseIsKmsgsWithTheHolesFilled(t *testing.T) {
