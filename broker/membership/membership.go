@@ -285,7 +285,7 @@ func (m *Member) sendRegistration(out *Out) {
 		req.Listeners = append(req.Listeners, listener)
 	}
 	if len(m.damaged) > 0 {
-		wire.SetTag(&req.UnknownTags, wire.TagDamaged, m.damaged)
+		wire.SetTagBytes(&req.UnknownTags, wire.TagDamaged, m.damaged)
 	}
 	m.register = m.call(req, out)
 }
@@ -365,7 +365,7 @@ func (m *Member) answered(seq uint64, resp *kmsg.BrokerHeartbeatResponse, now cl
 		return
 	}
 	m.told = ""
-	if index, ok := wire.TagInt64(&resp.UnknownTags, wire.TagReadIndex); ok && !resp.IsFenced {
+	if index, ok := wire.GetTag(&resp.UnknownTags, wire.TagReadIndex); ok && !resp.IsFenced {
 		m.grants = append(m.grants, grant{metadata.Offset(index), sentAt.Add(m.term())})
 		m.redeem(out)
 	}

@@ -54,7 +54,7 @@ func none(t testing.TB, out *Out) {
 func beat(index int64) *kmsg.BrokerHeartbeatResponse {
 	r := kmsg.NewPtrBrokerHeartbeatResponse()
 	r.IsCaughtUp, r.IsFenced = true, false
-	wire.SetTagInt64(&r.UnknownTags, wire.TagReadIndex, index)
+	wire.SetTag(&r.UnknownTags, wire.TagReadIndex, index)
 	return r
 }
 
@@ -67,7 +67,7 @@ func joinedMember(t *testing.T) (*Member, Call) {
 	m.Recovered([16]byte{9}, []wire.DamagedLog{{Topic: metadata.TopicID{7}, Index: 3}}, 0, &out)
 	call := one(t, &out)
 	req := call.Req.(*kmsg.BrokerRegistrationRequest)
-	damaged, _ := wire.Tag(&req.UnknownTags, wire.TagDamaged)
+	damaged, _ := wire.GetTagBytes(&req.UnknownTags, wire.TagDamaged)
 	if logs, ok := wire.DecodeDamaged(damaged); !ok || len(logs) != 1 || logs[0].Index != 3 {
 		t.Errorf("damaged logs in the registration: %v", damaged)
 	}

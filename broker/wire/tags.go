@@ -13,6 +13,16 @@ import (
 // Source: KIP-482.
 const FirstTag uint32 = 10000
 
+// The tagged fields that deciders read and write.
+const (
+	// TagReadIndex of a heartbeat's answer is how far the metadata log was
+	// committed when it was given.
+	TagReadIndex = FirstTag + 1
+	// TagDamaged of a registration is the logs that have lost records which they
+	// acknowledged, as EncodeDamaged has them.
+	TagDamaged = FirstTag + 2
+)
+
 // SetTag makes v the value of a tagged field.
 func SetTag(t *kmsg.Tags, key uint32, v int64) {
 	t.Set(key, binary.BigEndian.AppendUint64(nil, uint64(v)))

@@ -66,6 +66,12 @@ type Response struct {
 	Offset metadata.Offset
 }
 
+// Reply is the answer to one request.
+type Reply struct {
+	Caller   Caller
+	Response Response
+}
+
 // FetchResponse answers a Fetch request.
 type FetchResponse struct {
 	Version   int16
