@@ -63,6 +63,7 @@ func FuzzLogRecord(f *testing.F) {
 		{kind: kindTruncate, place: place{log: at.log}, offset: 2, next: 1},
 		{kind: kindDelete, place: place{log: at.log}},
 		{kind: kindStart, place: place{log: at.log}, offset: 2},
+		{kind: kindReset, place: place{log: at.log}, offset: 2, next: 7},
 	} {
 		f.Add(r.encode())
 	}

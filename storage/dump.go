@@ -100,6 +100,8 @@ func describeRecord(b []byte) string {
 			return fmt.Sprintf("truncate log=%s end=%d generation=%d", r.log, r.offset, r.next)
 		}
 		return fmt.Sprintf("truncate %s end=%d generation=%d entries=%d", at, r.offset, r.next, r.entries)
+	case kindReset:
+		return fmt.Sprintf("reset log=%s start=%d generation=%d", r.log, r.offset, r.next)
 	case kindDelete:
 		return fmt.Sprintf("delete log=%s", r.log)
 	}

@@ -14,6 +14,7 @@ const (
 	kindTruncate = 3
 	kindDelete   = 4
 	kindStart    = 5 // the log start moved up
+	kindReset    = 6 // everything is gone, and the log begins anew
 )
 
 // place is where in which file bytes go.
@@ -36,11 +37,12 @@ type logRecord struct {
 	first   record.Offset // kindExtent
 	headers uint32        // kindExtent: CRC-32C of the batches' headers
 
-	// offset is the log end after a kindExtent and a kindTruncate, and the log
-	// start after a kindStart.
+	// offset is the log end after a kindExtent and a kindTruncate, the log start
+	// after a kindStart, and both after a kindReset.
 	offset record.Offset
 
-	// Of a kindTruncate: the generation of the file that comes next; and of the
+	// next is the generation of the file that comes next, of a kindTruncate and a
+	// kindReset. The others are of a kindTruncate and say of the
 	// file that was cut, if cut: place says which and at what position, entries
 	// how many index entries it has left, and last what the last one is.
 	next    uint32
@@ -56,6 +58,7 @@ const (
 	extentSize   = placeHead + 8 + 16 + 4 // length, first and next offset, header checksum
 	truncateSize = placeHead + 8 + 4 + 1 + 8 + entrySize
 	startSize    = logHead + 8
+	resetSize    = startSize + 4
 )
 
 func putHead(b []byte, kind byte, id LogID) {
@@ -82,6 +85,11 @@ func (r logRecord) encode() []byte {
 		b := make([]byte, logHead, startSize)
 		putHead(b, r.kind, r.log)
 		return binary.BigEndian.AppendUint64(b, uint64(r.offset))
+	case kindReset:
+		b := make([]byte, logHead, resetSize)
+		putHead(b, r.kind, r.log)
+		b = binary.BigEndian.AppendUint64(b, uint64(r.offset))
+		return binary.BigEndian.AppendUint32(b, r.next)
 	}
 	b := make([]byte, placeHead, truncateSize)
 	putPlace(b, r.kind, r.place)
@@ -120,6 +128,10 @@ func decodeRecord(b []byte) (logRecord, error) {
 		return r, nil
 	case r.kind == kindStart && len(b) == startSize:
 		r.offset = record.Offset(binary.BigEndian.Uint64(rest))
+		return r, nil
+	case r.kind == kindReset && len(b) == resetSize:
+		r.offset = record.Offset(binary.BigEndian.Uint64(rest))
+		r.next = binary.BigEndian.Uint32(rest[8:])
 		return r, nil
 	case len(b) < placeHead:
 		return logRecord{}, errRecord

@@ -240,6 +240,24 @@ func (m *machine) RaiseStart(t *rapid.T) {
 	})
 }
 
+func (m *machine) Reset(t *rapid.T) {
+	id := anyID(t)
+	start := record.Offset(rapid.IntRange(0, 40).Draw(t, "start"))
+	if rapid.IntRange(0, 2).Draw(t, "really?") > 0 {
+		t.Skip("not now")
+	}
+	m.do(t, m.now().with(id, &modelLog{start: start, end: start}), true, func() error {
+		v, err := m.store.Reset(id, start)
+		if err == nil && (v.Start() != start || v.End() != start) {
+			return fmt.Errorf("reset to [%d, %d), want it empty at %d", v.Start(), v.End(), start)
+		}
+		if err == nil {
+			delete(m.begins, id)
+		}
+		return err
+	})
+}
+
 func (m *machine) Delete(t *rapid.T) {
 	id := anyID(t)
 	if _, ok := m.now().logs[id]; !ok || rapid.IntRange(0, 2).Draw(t, "really?") > 0 {

@@ -85,6 +85,9 @@ func (r *replay) apply(rec logRecord) error {
 		delete(r.logs, rec.log)
 		delete(r.s.logs, rec.log)
 		return nil
+	case rec.kind == kindReset:
+		r.reset(l, rec)
+		return nil
 	case l == nil && (rec.kind == kindBatches || rec.kind == kindExtent) && rec.pos == 0:
 		v := newSnapshot(r.s.newSegment(rec.log, rec.base, rec.generation))
 		l = &replayed{Log: &Log{view: v, upTo: rec.base}, afterFrom: rec.base, indexes: map[*segment]missing{}}
@@ -94,6 +97,7 @@ func (r *replay) apply(rec logRecord) error {
 	}
 	switch {
 	case l.view.damage != nil:
+		l.pass(rec)
 		return nil
 	case rec.kind == kindTruncate:
 		return r.truncate(l, rec)
@@ -101,6 +105,7 @@ func (r *replay) apply(rec logRecord) error {
 		if rec.kind == kindStart {
 			l.raised = max(l.raised, rec.offset)
 		}
+		l.pass(rec)
 		return nil
 	case rec.kind == kindStart:
 		l.view, _ = l.view.raised(rec.offset)
@@ -196,6 +201,7 @@ func (l *replayed) addHeader(h record.Batch, size int64) {
 func (r *replay) truncate(l *replayed, rec logRecord) error {
 	if l.hole != nil {
 		if rec.offset > l.view.end {
+			l.pass(rec)
 			return nil
 		}
 		l.hole = nil

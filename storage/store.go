@@ -31,7 +31,7 @@ type Log struct {
 
 // Store is all logs of a data directory and the quorum's journal.
 //
-// Begin, Commit, Truncate, Delete, RaiseStart, BeginCheckpoint, Close and View
+// Begin, Commit, Truncate, Reset, Since, Delete, RaiseStart, BeginCheckpoint, Close and View
 // belong to one goroutine at a time: the lane of logs. Groups that were begun may
 // be finished on others, in order; all but Begin want them finished before.
 // FinishCheckpoint and SaveQuorum may each run on another. Views are free.

@@ -48,10 +48,19 @@ type (
 	// is seen.
 	Append struct{ storage.Write }
 
-	// Truncate drops every batch that reaches past End.
+	// Truncate drops every batch that reaches past End. If Replay, its result says
+	// what producer state can be made of, which may take a while.
 	Truncate struct {
-		Log storage.LogID
-		End record.Offset
+		Log    storage.LogID
+		End    record.Offset
+		Replay bool
+	}
+
+	// Reset drops everything of a log, damage included, and lets it begin anew at
+	// Start, empty.
+	Reset struct {
+		Log   storage.LogID
+		Start record.Offset
 	}
 
 	// Delete drops a log and everything it holds. Its files go later.
@@ -100,6 +109,7 @@ type (
 func (Recover) Lane() Lane          { return Logs }
 func (Append) Lane() Lane           { return Logs }
 func (Truncate) Lane() Lane         { return Logs }
+func (Reset) Lane() Lane            { return Logs }
 func (Delete) Lane() Lane           { return Logs }
 func (BeginCheckpoint) Lane() Lane  { return Logs }
 func (FinishCheckpoint) Lane() Lane { return Background }
@@ -113,7 +123,10 @@ func (j Append) String() string {
 	last := j.Batches[len(j.Batches)-1]
 	return fmt.Sprintf("append log=%s offsets=[%d,%d)", j.Log, j.Batches[0].BaseOffset(), last.NextOffset())
 }
-func (j Truncate) String() string        { return fmt.Sprintf("truncate log=%s end=%d", j.Log, j.End) }
+func (j Truncate) String() string {
+	return fmt.Sprintf("truncate log=%s end=%d replay=%t", j.Log, j.End, j.Replay)
+}
+func (j Reset) String() string           { return fmt.Sprintf("reset log=%s start=%d", j.Log, j.Start) }
 func (j Delete) String() string          { return fmt.Sprintf("delete log=%s", j.Log) }
 func (j BeginCheckpoint) String() string { return fmt.Sprintf("checkpoint logs=%d", len(j.Snapshots)) }
 func (FinishCheckpoint) String() string  { return "finish checkpoint" }
@@ -135,7 +148,9 @@ type Result struct {
 	Job       Job
 	Err       error
 	Recovered *storage.Recovered      // Recover
-	View      storage.View            // Append, Truncate: the log afterwards
+	View      storage.View            // Append, Truncate, Reset: the log afterwards
+	Snapshot  []byte                  // Truncate with Replay: what a checkpoint was given for the log
+	After     []storage.BatchInfo     // Truncate with Replay: the batches behind what Snapshot covers
 	Region    storage.Region          // Read
 	Found     storage.TimestampOffset // Lookup; Offset is -1 if there is none
 }

@@ -135,7 +135,11 @@ func runOne(h *Holder, j Job) Result {
 	case Recover:
 		r.Recovered, r.Err = h.open()
 	case Truncate:
-		r.View, r.Err = st.Truncate(j.Log, j.End)
+		if r.View, r.Err = st.Truncate(j.Log, j.End); r.Err == nil && j.Replay {
+			r.Snapshot, r.After, r.Err = st.Since(j.Log)
+		}
+	case Reset:
+		r.View, r.Err = st.Reset(j.Log, j.Start)
 	case Delete:
 		r.Err = st.Delete(j.Log)
 	case BeginCheckpoint:
