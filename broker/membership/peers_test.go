@@ -1,0 +1,25 @@
+package membership
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/wire"
+)
+
+func TestARegistrationSaysBetterThanTheCommandLineWhereANodeIs(t *testing.T) {
+	m, _, err := metadata.Apply(metadata.Image{}, 1, []metadata.Record{
+		&metadata.RegisterBroker{Node: 1, Epoch: 1, PeerHost: "a", PeerPort: 1},
+		&metadata.RegisterBroker{Node: 2, Epoch: 2, PeerHost: "moved", PeerPort: 22},
+		&metadata.RegisterBroker{Node: 4, Epoch: 3},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := Peers(m, []wire.Peer{{ID: 1, Host: "a", Port: 1}, {ID: 2, Host: "b", Port: 2}, {ID: 3, Host: "c", Port: 3}}, 1)
+	want := []wire.Peer{{ID: 2, Host: "moved", Port: 22}, {ID: 3, Host: "c", Port: 3}}
+	if !slices.Equal(got, want) {
+		t.Errorf("peers %v, want %v", got, want)
+	}
+}
