@@ -51,6 +51,9 @@ var (
 	ErrFetchSessionNotFound = errors.New("fetch session id not found")
 	// ErrInvalidSessionEpoch says a fetch session is at another epoch.
 	ErrInvalidSessionEpoch = errors.New("invalid fetch session epoch")
+	// ErrSessionTopicID says a fetch session has topic ids and the request does
+	// not, or the other way round.
+	ErrSessionTopicID = errors.New("fetch session and request differ in whether they have topic ids")
 	// ErrUnsupportedCompression says the codec is not allowed in that version.
 	ErrUnsupportedCompression = errors.New("unsupported compression type")
 	// ErrOffsetNotAvailable says a new leader's high watermark has not reached
@@ -145,6 +148,7 @@ var codes = [...]struct {
 	{metadata.ErrBrokerNotRegistered, 102},
 	{ErrInconsistentTopicID, 103},
 	{metadata.ErrInconsistentClusterID, 104},
+	{ErrSessionTopicID, 106},
 	{metadata.ErrMismatchedEndpoint, 114},
 	{metadata.ErrUnsupportedEndpoint, 115},
 	{metadata.ErrDuplicateVoter, 126},
