@@ -29,6 +29,8 @@ func (m Image) clone() Image {
 	m.byFolded = cloneTree(m.byFolded, byFold)
 	m.partitions = cloneTree(m.partitions, byPartition)
 	m.hosted = cloneTree(m.hosted, byReplica)
+	m.leaderless = cloneTree(m.leaderless, byPartition)
+	m.reassigning = cloneTree(m.reassigning, byPartition)
 	m.brokers = cloneTree(m.brokers, byNode)
 	m.brokerConfigs = cloneTree(m.brokerConfigs, byNodeAndName)
 	m.deleted = cloneTree(m.deleted, bySeq)
@@ -101,9 +103,6 @@ func (m *Image) registerBroker(r *RegisterBroker) error {
 	}
 	b := *r
 	b.at = m.offset
-	if amends {
-		b.at = old.at
-	}
 	m.brokers.ReplaceOrInsert(&b)
 	m.add(&b)
 	m.setNextEpoch(max(m.nextEpoch, r.Epoch+1))
@@ -116,7 +115,7 @@ func (m *Image) changeBroker(r *BrokerChange) error {
 		return fmt.Errorf("there is no such registration")
 	}
 	b := *old
-	b.Fenced, b.InShutdown = r.Fenced, r.InShutdown
+	b.Fenced, b.InShutdown, b.at = r.Fenced, r.InShutdown, m.offset
 	m.brokers.ReplaceOrInsert(&b)
 	m.remove(old)
 	m.add(&b)
@@ -191,7 +190,7 @@ func (m *Image) removeTopic(r *RemoveTopic) error {
 	m.remove(t.record())
 	for i := range t.Partitions {
 		p, _ := m.partitions.Delete(&Partition{Topic: t.ID, Index: i})
-		m.host(p, nil)
+		m.index(p, nil)
 		m.remove(p)
 	}
 	m.bury(t.ID)
@@ -228,12 +227,12 @@ func (m *Image) setPartition(r *Partition) error {
 	case ok && (r.LeaderEpoch < old.LeaderEpoch || r.Epoch <= old.Epoch):
 		return fmt.Errorf("it has leader epoch %d and partition epoch %d", old.LeaderEpoch, old.Epoch)
 	case ok:
-		m.host(old, r)
+		m.index(old, r)
 		m.remove(old)
 	case r.Index != t.Partitions:
 		return fmt.Errorf("the topic has %d partitions", t.Partitions)
 	default:
-		m.host(nil, r)
+		m.index(nil, r)
 		m.replaceTopic(&Topic{t.ID, t.Name, t.Partitions + 1, t.Configs})
 	}
 	m.partitions.ReplaceOrInsert(r)
@@ -241,28 +240,40 @@ func (m *Image) setPartition(r *Partition) error {
 	return nil
 }
 
-// host notes whose replicas a partition has that was before and is after. One
-// of them may be nil, for none.
-func (m *Image) host(before, after *Partition) {
-	var was, is []NodeID
-	var id Partition
+// index keeps a partition findable that was before and is after. One of them
+// may be nil, for none.
+func (m *Image) index(before, after *Partition) {
+	var was, is Partition
 	if before != nil {
-		id, was = *before, before.Replicas
+		was = *before
 	}
 	if after != nil {
-		id, is = *after, after.Replicas
+		is = *after
 	}
-	for _, n := range was {
-		if !slices.Contains(is, n) {
-			m.hosted.Delete(replica{n, id.Topic, id.Index})
+	for _, n := range was.Replicas {
+		if !slices.Contains(is.Replicas, n) {
+			m.hosted.Delete(replica{n, was.Topic, was.Index})
 		}
 	}
-	for _, n := range is {
-		if !slices.Contains(was, n) {
-			m.hosted.ReplaceOrInsert(replica{n, id.Topic, id.Index})
+	for _, n := range is.Replicas {
+		if !slices.Contains(was.Replicas, n) {
+			m.hosted.ReplaceOrInsert(replica{n, is.Topic, is.Index})
 		}
 	}
+	list := func(t *btree.BTreeG[*Partition], listed func(*Partition) bool) {
+		switch {
+		case after != nil && listed(after):
+			t.ReplaceOrInsert(after)
+		case before != nil && listed(before):
+			t.Delete(before)
+		}
+	}
+	list(m.leaderless, func(p *Partition) bool { return p.Leader == NoNode })
+	list(m.reassigning, (*Partition).Reassigning)
 }
+
+// Reassigning reports whether the partition is being given other replicas.
+func (p *Partition) Reassigning() bool { return len(p.Adding)+len(p.Removing) > 0 }
 
 // valid checks what can be seen of a partition alone.
 func (p *Partition) valid() error {

@@ -41,6 +41,8 @@ type Image struct {
 	byFolded       *btree.BTreeG[foldedName]
 	partitions     *btree.BTreeG[*Partition] // by topic, then index
 	hosted         *btree.BTreeG[replica]    // each partition under each of its replicas
+	leaderless     *btree.BTreeG[*Partition] // of partitions
+	reassigning    *btree.BTreeG[*Partition] // of partitions
 	brokers        *btree.BTreeG[*Broker]
 	brokerConfigs  *btree.BTreeG[brokerConfig]
 	deleted        *btree.BTreeG[tombstone] // by seq: the order of deletion
@@ -138,6 +140,20 @@ func (m Image) PartitionsOf(node NodeID) iter.Seq[*Partition] {
 	}
 }
 
+// Leaderless runs over the partitions without a leader, by topic and index.
+func (m Image) Leaderless() iter.Seq[*Partition] { return all(m.leaderless) }
+
+// LeaderlessCount is how many partitions have no leader. Kafka:
+// OfflinePartitionsCount.
+func (m Image) LeaderlessCount() int { return count(m.leaderless) }
+
+// Reassigning runs over the partitions with a reassignment under way, by topic
+// and index.
+func (m Image) Reassigning() iter.Seq[*Partition] { return all(m.reassigning) }
+
+// ReassigningCount is how many partitions have a reassignment under way.
+func (m Image) ReassigningCount() int { return count(m.reassigning) }
+
 // MinISR is min.insync.replicas of a topic: its own, else that of all brokers
 // (it cannot differ from one to another), else what the active controller's own
 // configuration says.
@@ -199,10 +215,10 @@ func (m Image) Brokers() iter.Seq[*Broker] { return all(m.brokers) }
 // BrokerCount is how many brokers there are.
 func (m Image) BrokerCount() int { return count(m.brokers) }
 
-// RegisteredAt is an offset that an image must have so that the registration is
-// in it. It is not much later than the first such offset; of a registration
-// that came in a snapshot it is the snapshot's.
-func (r *RegisterBroker) RegisteredAt() Offset { return r.at }
+// ChangedAt is an offset that an image must have so that it knows the broker as
+// it is here. It is not much later than the first such offset: of a broker that
+// came in a snapshot it is the snapshot's.
+func (r *RegisterBroker) ChangedAt() Offset { return r.at }
 
 // Active reports whether the broker may lead and be in sync: it is neither
 // fenced nor about to stop (KIP-841).

@@ -3,6 +3,7 @@ package metadata
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -88,12 +89,11 @@ func (s *imageMachine) ChangeBroker(t *rapid.T) {
 	if !ok {
 		t.Skip()
 	}
-	at := before.RegisteredAt()
 	c := &BrokerChange{n, s.nodes[n], rapid.Bool().Draw(t, "fenced"), rapid.Bool().Draw(t, "in shutdown")}
 	d := s.apply(t, c)
 	after, _ := s.m.Broker(n)
 	if !slices.Equal(d.Brokers, []NodeID{n}) || after.Fenced != c.Fenced || after.InShutdown != c.InShutdown ||
-		after.Epoch != c.Epoch || after.Host != "h" || after.RegisteredAt() != at {
+		after.Epoch != c.Epoch || after.Host != "h" || after.ChangedAt() != s.m.Offset() || before.ChangedAt() == s.m.Offset() {
 		t.Fatalf("delta %+v, broker %v", d, after)
 	}
 }
@@ -166,6 +166,9 @@ func (s *imageMachine) Change(t *rapid.T) {
 	p.LeaderEpoch += record.LeaderEpoch(rapid.IntRange(0, 1).Draw(t, "leader epoch"))
 	p.Replicas = rapid.Permutation([]NodeID{0, 1, 2, 3, 4}).Draw(t, "replicas")[:rapid.IntRange(1, 5).Draw(t, "replication")]
 	p.ISR, p.ELR, p.Leader, p.Recovering = p.Replicas[:1], nil, p.Replicas[0], rapid.Bool().Draw(t, "recovering")
+	if rapid.Bool().Draw(t, "without a leader") {
+		p.Leader = NoNode
+	}
 	if len(p.Replicas) > 2 {
 		p.ELR, p.Adding, p.Removing = p.Replicas[1:], p.Replicas[:2], p.Replicas[2:]
 	} else {
@@ -287,6 +290,25 @@ func (s *imageMachine) Check(t *rapid.T) {
 			t.Fatalf("partitions %v, want %v", got, s.parts[id])
 		}
 		partitions += len(got)
+	}
+	for what, got := range map[string]iter.Seq[*Partition]{"leaderless": s.m.Leaderless(), "reassigning": s.m.Reassigning()} {
+		want := map[*Partition]bool{}
+		for _, id := range s.topics {
+			for p := range s.m.Partitions(id) {
+				if what == "leaderless" && p.Leader == NoNode || what == "reassigning" && p.Reassigning() {
+					want[p] = true
+				}
+			}
+		}
+		for p := range got {
+			if !want[p] {
+				t.Fatalf("%s: %v", what, p)
+			}
+			delete(want, p)
+		}
+		if len(want) > 0 {
+			t.Fatalf("not %s: %v", what, want)
+		}
 	}
 	if s.m.PartitionCount() != partitions {
 		t.Fatalf("%d partitions, want %d", s.m.PartitionCount(), partitions)
@@ -477,20 +499,20 @@ func TestMinISRComesFromTheTopicThenTheClusterThenTheFile(t *testing.T) {
 	}
 }
 
-func TestABrokerKnowsWhereItWasRegistered(t *testing.T) {
+func TestABrokerKnowsWhereItWasChanged(t *testing.T) {
 	m, _, err := Apply(Image{}, 7, []Record{&RegisterBroker{Node: 1, Epoch: 3, Fenced: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m, d, err := Apply(m, 9, []Record{&RegisterBroker{Node: 1, Epoch: 3, Fenced: true, Host: "h"}, &BrokerChange{Node: 1, Epoch: 3}})
 	b, _ := m.Broker(1)
-	if err != nil || b.RegisteredAt() != 7 || b.Host != "h" || b.Fenced || !slices.Equal(d.Brokers, []NodeID{1}) {
-		t.Fatalf("%v at %d, %v", b, b.RegisteredAt(), err)
+	if err != nil || b.ChangedAt() != 9 || b.Host != "h" || b.Fenced || !slices.Equal(d.Brokers, []NodeID{1}) {
+		t.Fatalf("%v at %d, %v", b, b.ChangedAt(), err)
 	}
-	again, _, err := Apply(Image{}, 9, m.Records())
+	again, _, err := Apply(Image{}, 10, m.Records())
 	b, _ = again.Broker(1)
-	if err != nil || b.RegisteredAt() != 9 || again.Hash() != m.Hash() {
-		t.Fatalf("%v at %d, %v", b, b.RegisteredAt(), err)
+	if err != nil || b.ChangedAt() != 10 || again.Hash() != m.Hash() {
+		t.Fatalf("%v at %d, %v", b, b.ChangedAt(), err)
 	}
 }
 

@@ -58,7 +58,7 @@ type (
 		Fenced      bool // may not lead, and is in no ISR
 		InShutdown  bool // is handing over what it leads, to stop
 
-		at Offset // of this record, in an image; not written
+		at Offset // of the latest record about it, in an image; not written
 	}
 
 	// BrokerChange says what has become of one registration. Kafka:
