@@ -174,14 +174,13 @@ func (m Image) MinISR(t *Topic) int {
 
 // EffectiveMinISR is how many in-sync replicas a partition must have, so that
 // what it is given is committed: no more than it has replicas, as in Kafka,
-// those not counted that a reassignment is bringing in. Zero for a partition of
-// no topic.
+// those not counted that a reassignment is bringing in, and at least one.
 func (m Image) EffectiveMinISR(p *Partition) int {
 	t, ok := m.TopicByID(p.Topic)
 	if !ok {
-		return 0
+		return 1
 	}
-	return min(m.MinISR(t), len(p.Replicas)-len(p.Adding))
+	return max(1, min(m.MinISR(t), len(p.Replicas)-len(p.Adding)))
 }
 
 // BrokerConfig is one configuration that somebody set for a broker, or for
