@@ -140,7 +140,7 @@ func (s *Session) fill(req *kmsg.FetchRequest) {
 	entries, topics := make([]Entry, n), make([]Topic, len(req.Topics))
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		topics[i].topicKey = topicKey{t.TopicID, t.Topic}
+		topics[i].topicKey = keyOf(req.Version, t.TopicID, t.Topic)
 		for j := range t.Partitions {
 			s.add(&entries[0], &topics[i], t.Partitions[j].Partition, askOf(&t.Partitions[j]))
 			entries = entries[1:]
@@ -216,12 +216,11 @@ func (c *Cache) update(s *Session, req *kmsg.FetchRequest) {
 		if len(t.Partitions) == 0 {
 			continue
 		}
-		topic := s.topic(topicKey{t.TopicID, t.Topic}, len(t.Partitions))
+		topic := s.topic(keyOf(req.Version, t.TopicID, t.Topic), len(t.Partitions))
 		for j := range t.Partitions {
 			index, ask := t.Partitions[j].Partition, askOf(&t.Partitions[j])
 			if e := topic.entries[index]; e != nil {
-				e.Ask = ask
-				s.wake(e)
+				e.ask(ask)
 				continue
 			}
 			e := new(Entry)
@@ -252,7 +251,7 @@ func (c *Cache) forget(s *Session, req *kmsg.FetchRequest) {
 	before := s.size
 	for i := range req.ForgottenTopics {
 		t := &req.ForgottenTopics[i]
-		topic := s.topics[topicKey{t.TopicID, t.Topic}]
+		topic := s.topics[keyOf(req.Version, t.TopicID, t.Topic)]
 		if topic == nil {
 			continue
 		}
@@ -280,7 +279,7 @@ func weigh(req *kmsg.FetchRequest) int {
 	n := len(req.Rack) / nameWeight
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		n += topicKey{t.TopicID, t.Topic}.weight() + len(t.Partitions)
+		n += keyOf(req.Version, t.TopicID, t.Topic).weight() + len(t.Partitions)
 	}
 	return n
 }

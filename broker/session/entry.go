@@ -13,9 +13,17 @@ type Topic struct {
 	entries map[int32]*Entry // by index, of a session that is in a cache
 }
 
+// topicKey is a topic's id or its name, and the other one's zero.
 type topicKey struct {
 	ID   metadata.TopicID
 	Name string
+}
+
+func keyOf(version int16, id metadata.TopicID, name string) topicKey {
+	if version >= topicIDs {
+		return topicKey{ID: id}
+	}
+	return topicKey{Name: name}
 }
 
 // Ask is what a fetcher wants of a partition.
@@ -89,6 +97,16 @@ func (e *Entry) Tell(highWatermark, logStart record.Offset, records bool) {
 // Fail says that the present answer has an error for the partition. The entry
 // stays in the queue, and whatever comes next is news.
 func (e *Entry) Fail() { e.told.nothing() }
+
+// ask says what the fetcher wants from now on. A follower that asks is told
+// everything: it may have dropped the last answer, because its log had changed.
+func (e *Entry) ask(a Ask) {
+	e.Ask = a
+	e.session.wake(e)
+	if e.session.peer != noPeer {
+		e.told.nothing()
+	}
+}
 
 // Watch is the entries that are about one partition, which holds it. The zero
 // value is empty.
