@@ -61,6 +61,12 @@ var (
 	ErrDuplicateVoter = errors.New("duplicate voter")
 	// ErrVoterNotFound says there is no such voter.
 	ErrVoterNotFound = errors.New("voter not found")
+	// ErrInvalidUpdateVersion says that a change of a partition was proposed on a
+	// state that is not the latest.
+	ErrInvalidUpdateVersion = errors.New("invalid update version")
+	// ErrIneligibleReplica says a replica cannot be in sync: its broker is fenced,
+	// stopping, or registered anew.
+	ErrIneligibleReplica = errors.New("ineligible replica")
 	// ErrUnsupportedEndpoint says a node answers only for brokers or only for
 	// controllers. Kafka: UNSUPPORTED_ENDPOINT_TYPE.
 	ErrUnsupportedEndpoint = errors.New("unsupported endpoint type")

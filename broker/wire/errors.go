@@ -143,11 +143,13 @@ var codes = [...]struct {
 	{codec.ErrProducer, 87},
 	{record.ErrMagic, 87}, // what Kafka says of old formats in Produce 3 and later
 	{ErrResourceNotFound, 91},
+	{metadata.ErrInvalidUpdateVersion, 95},
 	{metadata.ErrUnknownTopicID, 100},
 	{metadata.ErrDuplicateBroker, 101},
 	{metadata.ErrBrokerNotRegistered, 102},
 	{ErrInconsistentTopicID, 103},
 	{metadata.ErrInconsistentClusterID, 104},
+	{metadata.ErrIneligibleReplica, 107},
 	{ErrSessionTopicID, 106},
 	{metadata.ErrMismatchedEndpoint, 114},
 	{metadata.ErrUnsupportedEndpoint, 115},
