@@ -80,6 +80,12 @@ func (c *Controller) Decide(m metadata.Image, req kmsg.Request, rng *rand.Rand) 
 		return c.AlterConfigs(m, req), true
 	case *kmsg.IncrementalAlterConfigsRequest:
 		return c.IncrementalAlterConfigs(m, req), true
+	case *kmsg.ElectLeadersRequest:
+		return c.ElectLeaders(m, req), true
+	case *kmsg.AlterPartitionAssignmentsRequest:
+		return c.AlterPartitionReassignments(m, req), true
+	case *kmsg.UnregisterBrokerRequest:
+		return c.UnregisterBroker(m, req), true
 	}
 	return Result{}, false
 }

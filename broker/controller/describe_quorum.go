@@ -115,7 +115,7 @@ func (v *View) quorumNodes() []kmsg.DescribeQuorumResponseNode {
 	var list []kmsg.DescribeQuorumResponseNode
 	for i := range v.Quorum.Members {
 		b, ok := v.Image.Broker(v.Quorum.Members[i].Node)
-		if !ok || b.PeerHost == "" {
+		if !ok || b.PeerHost == "" || len(list) > 0 && list[len(list)-1].NodeID == int32(b.Node) {
 			continue
 		}
 		n := kmsg.NewDescribeQuorumResponseNode()

@@ -54,7 +54,7 @@ func (v *View) ListPartitionReassignments(req *kmsg.ListPartitionReassignmentsRe
 }
 
 func appendReassignment(list []kmsg.ListPartitionReassignmentsResponseTopicPartition, p *metadata.Partition) []kmsg.ListPartitionReassignmentsResponseTopicPartition {
-	if !reassigning(p) {
+	if !p.Reassigning() {
 		return list
 	}
 	r := kmsg.NewListPartitionReassignmentsResponseTopicPartition()

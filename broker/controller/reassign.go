@@ -11,9 +11,6 @@ import (
 // in the order of preference that was asked for, before Removing; when all that
 // stay are in sync Removing leaves, and Adding and Removing are empty.
 
-// reassigning reports whether a partition is being given other replicas.
-func reassigning(p *metadata.Partition) bool { return len(p.Adding)+len(p.Removing) > 0 }
-
 // goal is the replicas of a partition once its reassignment, if there is one,
 // is done.
 func goal(p *metadata.Partition) []metadata.NodeID { return without(p.Replicas, p.Removing) }
@@ -28,7 +25,7 @@ func origin(p *metadata.Partition) []metadata.NodeID { return without(p.Replicas
 // elected; epochs are the caller's to raise.
 func complete(p metadata.Partition) (metadata.Partition, bool) {
 	stay := goal(&p)
-	if !reassigning(&p) || len(stay) == 0 || len(without(stay, p.ISR)) > 0 {
+	if !p.Reassigning() || len(stay) == 0 || len(without(stay, p.ISR)) > 0 {
 		return p, false
 	}
 	p.ISR, p.ELR = without(p.ISR, p.Removing), without(p.ELR, p.Removing)

@@ -37,9 +37,12 @@ var apis = [...]Range{
 	{kmsg.DescribeConfigs, 1, 1, 4},
 	{kmsg.AlterConfigs, 0, 0, 2},
 	{kmsg.CreatePartitions, 0, 0, 3},
+	{kmsg.ElectLeaders, 0, 0, 2},
 	{kmsg.IncrementalAlterConfigs, 0, 0, 1},
+	{kmsg.AlterPartitionAssignments, 0, 0, 1},
 	{kmsg.ListPartitionReassignments, 0, 0, 0},
 	{kmsg.DescribeCluster, 0, 0, 2},
+	{kmsg.UnregisterBroker, 0, 0, 0},
 	{kmsg.DescribeTopicPartitions, 0, 0, 0},
 }
 
