@@ -69,7 +69,7 @@ func (d *decoder) record(k kind) Record {
 		return d.registerBroker()
 	case kindRegisterPeer:
 		r := d.registerBroker()
-		r.PeerHost, r.PeerPort = d.string(), d.int32()
+		r.PeerHost, r.PeerPort, r.Directory = d.string(), d.int32(), d.id()
 		r.Fenced, r.InShutdown = d.bool(), d.bool()
 		d.want(k, r)
 		return r
@@ -132,6 +132,7 @@ func (r *RegisterBroker) encode(b []byte) []byte {
 		return b
 	}
 	b = binary.AppendVarint(appendString(b, r.PeerHost), int64(r.PeerPort))
+	b = append(b, r.Directory[:]...)
 	return appendBool(appendBool(b, r.Fenced), r.InShutdown)
 }
 

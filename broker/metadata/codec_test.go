@@ -8,7 +8,7 @@ import (
 
 var everyRecord = []Record{
 	&RegisterBroker{Node: 1, Incarnation: IncarnationID{1, 2}, Epoch: 7, Host: "host", Port: 9092, Rack: "rack"},
-	&RegisterBroker{Node: 2, Epoch: 8, Host: "host", Port: 9092, PeerHost: "peer", PeerPort: 9093, Fenced: true},
+	&RegisterBroker{Node: 2, Epoch: 8, Host: "host", Port: 9092, PeerHost: "peer", PeerPort: 9093, Directory: [16]byte{1, 15: 2}, Fenced: true},
 	&RegisterBroker{Node: 2, Epoch: 8, InShutdown: true},
 	&BrokerChange{2, 8, true, false},
 	&BrokerChange{2, 8, false, true},
@@ -58,7 +58,7 @@ func TestMalformedRecordsAreNamed(t *testing.T) {
 		{[]byte{1, 2, 2, 2, 0}, "malformed metadata records: record at byte 1, of kind 2, does not fit its 2 bytes"},
 		{[]byte{1, 2, 2, 0x82, 0}, "malformed metadata records: record at byte 1, of kind 2, does not fit its 2 bytes"},
 		// A broker and a partition that older kinds have room for, as newer kinds.
-		{append([]byte{1, 10, 25}, make([]byte, 25)...), "malformed metadata records: record at byte 1, of kind 10, does not fit its 25 bytes"},
+		{append([]byte{1, 10, 41}, make([]byte, 41)...), "malformed metadata records: record at byte 1, of kind 10, does not fit its 41 bytes"},
 		{append([]byte{1, 12, 27}, make([]byte, 27)...), "malformed metadata records: record at byte 1, of kind 12, does not fit its 27 bytes"},
 	} {
 		if _, err := Decode(c.b); !errors.Is(err, ErrMalformed) || err.Error() != c.want {

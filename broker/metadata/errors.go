@@ -53,6 +53,18 @@ var (
 	ErrNoReassignmentInProgress = errors.New("no reassignment in progress")
 	// ErrBrokerNotRegistered says there is no broker of that id.
 	ErrBrokerNotRegistered = errors.New("broker not registered")
+	// ErrStaleBrokerEpoch says a request is of a broker that is not registered,
+	// or has registered again since (KIP-380).
+	ErrStaleBrokerEpoch = errors.New("stale broker epoch")
+	// ErrInvalidRegistration says a broker cannot be reached as it says.
+	ErrInvalidRegistration = errors.New("invalid broker registration")
+	// ErrFencedLeaderEpoch says the partition has had an election since.
+	ErrFencedLeaderEpoch = errors.New("fenced leader epoch")
+	// ErrNotAttempted is what ErrIneligibleReplica was before there was a code
+	// for it. Kafka: OPERATION_NOT_ATTEMPTED.
+	ErrNotAttempted = errors.New("operation not attempted")
+	// ErrNewLeaderElected says what was asked for is done, and another leads now.
+	ErrNewLeaderElected = errors.New("new leader elected")
 	// ErrInconsistentClusterID says the request is for another cluster.
 	ErrInconsistentClusterID = errors.New("inconsistent cluster id")
 	// ErrNotQuorumLeader says only the leader of the metadata quorum knows.
@@ -65,7 +77,7 @@ var (
 	// state that is not the latest.
 	ErrInvalidUpdateVersion = errors.New("invalid update version")
 	// ErrIneligibleReplica says a replica cannot be in sync: its broker is fenced,
-	// stopping, or registered anew.
+	// stopping, or registered anew (KIP-841, KIP-903).
 	ErrIneligibleReplica = errors.New("ineligible replica")
 	// ErrUnsupportedEndpoint says a node answers only for brokers or only for
 	// controllers. Kafka: UNSUPPORTED_ENDPOINT_TYPE.

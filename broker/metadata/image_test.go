@@ -358,6 +358,7 @@ func TestHashTellsContentsApart(t *testing.T) {
 	see("a fenced broker", &RegisterBroker{Node: 1, Fenced: true})
 	see("a broker that stops", &RegisterBroker{Node: 1, InShutdown: true})
 	see("a broker with peers", &RegisterBroker{Node: 1, PeerHost: "h"})
+	see("a broker with a directory", &RegisterBroker{Node: 1, Directory: [16]byte{1}})
 	see("a configuration of a broker", &ConfigureBroker{Node: 1, Name: "a"})
 	see("a configuration of every broker", &ConfigureBroker{Node: EveryBroker, Name: "a"})
 	see("a value", &ConfigureBroker{Node: 1, Name: "a", Value: "b"})

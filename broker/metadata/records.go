@@ -55,8 +55,9 @@ type (
 		Rack        string // empty if it has none
 		PeerHost    string // where other nodes reach it; empty if there are none
 		PeerPort    int32
-		Fenced      bool // may not lead, and is in no ISR
-		InShutdown  bool // is handing over what it leads, to stop
+		Directory   [16]byte // its data directory's; zero if it is not told
+		Fenced      bool     // may not lead, and is in no ISR
+		InShutdown  bool     // is handing over what it leads, to stop
 
 		at Offset // of the latest record about it, in an image; not written
 	}
@@ -171,7 +172,7 @@ const (
 )
 
 func (r *RegisterBroker) kind() kind {
-	if r.PeerHost == "" && r.PeerPort == 0 && !r.Fenced && !r.InShutdown {
+	if r.PeerHost == "" && r.PeerPort == 0 && r.Directory == [16]byte{} && !r.Fenced && !r.InShutdown {
 		return kindRegisterBroker
 	}
 	return kindRegisterPeer
@@ -197,6 +198,9 @@ func (r *RegisterBroker) String() string {
 		r.Node, r.Epoch, r.Incarnation, r.Host, r.Port, r.Rack)
 	if r.PeerHost != "" || r.PeerPort != 0 {
 		s += fmt.Sprintf(" peer_host=%s peer_port=%d", r.PeerHost, r.PeerPort)
+	}
+	if r.Directory != [16]byte{} {
+		s += fmt.Sprintf(" directory=%s", IncarnationID(r.Directory))
 	}
 	return s + brokerState(r.Fenced, r.InShutdown)
 }
