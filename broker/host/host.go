@@ -40,6 +40,13 @@ type Network interface {
 	Flush()
 }
 
+// Peers carries a node's requests to other nodes, whose answers go where Open
+// says; it comes before anything else.
+type Peers interface {
+	broker.Peers
+	Open(post func(...broker.Event))
+}
+
 // Config is what a host needs.
 type Config struct {
 	// Run does jobs of one lane, in order, and returns a result for each. Jobs of
@@ -53,6 +60,7 @@ type Config struct {
 	// Readers is how many goroutines look things up in logs.
 	Readers int
 	Network Network
+	Peers   Peers // nil for a node that is alone
 	Logger  *slog.Logger
 	Rand    *rand.Rand // nil for one seeded by the operating system
 }
@@ -88,6 +96,9 @@ func Start(cfg Config, newNode func(broker.Env) Node) *Host {
 	h.inbox.wake = make(chan struct{}, 1)
 	if h.cfg.Rand == nil {
 		h.cfg.Rand = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	}
+	if cfg.Peers != nil {
+		cfg.Peers.Open(h.Post)
 	}
 	var lanes sync.WaitGroup
 	for i := range h.lanes {
@@ -200,10 +211,15 @@ func (h *Host) crashed() error {
 }
 
 func (h *Host) env() broker.Env {
+	var peers broker.Peers
+	if h.cfg.Peers != nil {
+		peers = h.cfg.Peers // and not an interface that holds nil
+	}
 	return broker.Env{
 		Clock:   &h.clock,
 		Disk:    disk{h},
 		Network: h.cfg.Network,
+		Peers:   peers,
 		Rand:    h.cfg.Rand,
 		Log:     logger{h.cfg.Logger},
 		Stop: func(reason error) {

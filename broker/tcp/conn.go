@@ -10,12 +10,14 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
 
@@ -43,7 +45,10 @@ type conn struct {
 	raw  syscall.RawConn
 	host string // where the client reached us
 	port int32
-	gone chan struct{} // closed with the connection
+	gone chan struct{}   // closed with the connection
+	end  *atomic.Bool    // no request of it is read any more
+	self *wire.PeerHello // whom another node reached; nil for a client's connection
+	peer metadata.NodeID // which node that is, once it said so; the reader's own
 
 	replies []reply // between Reply and Flush; the loop's
 
@@ -64,17 +69,21 @@ type conn struct {
 
 // request is what is remembered of a request until its response is sent.
 type request struct {
-	held    held
-	produce bool
-	frame   []byte // of a large Produce, for reuse; else nil
+	held      held
+	produce   bool
+	forwarded bool
+	frame     []byte // of a large Produce, for reuse; else nil
 }
 
-func newConn(s *Server, id uint64, tcp *net.TCPConn) (*conn, error) {
+func newConn(s *Server, id uint64, tcp *net.TCPConn, end *atomic.Bool, self *wire.PeerHello) (*conn, error) {
 	raw, err := tcp.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{s: s, id: id, tcp: tcp, raw: raw, gone: make(chan struct{}), in: bufio.NewReaderSize(tcp, readBuffer)}
+	c := &conn{
+		s: s, id: id, tcp: tcp, raw: raw, gone: make(chan struct{}), in: bufio.NewReaderSize(tcp, readBuffer),
+		end: end, self: self, peer: wire.NoPeer,
+	}
 	if addr, ok := tcp.LocalAddr().(*net.TCPAddr); ok {
 		c.host, c.port = addr.IP.String(), int32(addr.Port)
 	}
@@ -143,8 +152,12 @@ func (c *conn) answer(replies []reply) {
 // read is the reader goroutine.
 func (c *conn) read() {
 	defer c.s.workers.Done()
-	err := c.readAll()
-	if c.s.closing.Load() && !errors.Is(err, errGone) {
+	readAll := c.readAll
+	if c.self != nil {
+		readAll = c.readPeer
+	}
+	err := readAll()
+	if c.end.Load() && !errors.Is(err, errGone) {
 		c.postAll()
 		c.waitAnswered()
 	}
@@ -157,6 +170,10 @@ func (c *conn) read() {
 // report logs why the connection was closed, if that is worth a line.
 func (c *conn) report(err error) {
 	from := slog.String("client", c.tcp.RemoteAddr().String())
+	if c.self != nil {
+		c.reportPeer(err)
+		return
+	}
 	switch why := slog.Any("err", err); {
 	case errors.Is(err, wire.ErrForeign):
 		c.s.complaints.about("client does not speak Kafka's protocol", from, why)
@@ -299,7 +316,7 @@ func (c *conn) waitIdle() error {
 		c.mu.Lock()
 		waits := c.order.Len() > 0 || c.writing
 		c.mu.Unlock()
-		if c.s.closing.Load() || !waits { // who waits for an answer is not idle
+		if c.end.Load() || !waits { // who waits for an answer is not idle
 			return errIdle
 		}
 	}
@@ -317,7 +334,7 @@ func (c *conn) readBy(t time.Time) error {
 	if err := c.tcp.SetReadDeadline(t); err != nil {
 		return err
 	}
-	if c.s.closing.Load() { // after the deadline was set: interrupt came before or comes after
+	if c.end.Load() { // after the deadline was set: interrupt came before or comes after
 		return errIdle
 	}
 	return nil

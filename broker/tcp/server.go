@@ -1,6 +1,7 @@
-// Package tcp is a node's door for clients: it listens, reads and checks
-// requests, and sends responses, regions of files straight from the kernel's
-// cache.
+// Package tcp is a node's door, for clients and on another listener for other
+// nodes: it listens, reads and checks requests, and sends responses, regions of
+// files straight from the kernel's cache. What a node asks of others is
+// broker/peer's.
 //
 // A connection has two goroutines. The reader takes memory from the budget,
 // reads a request, decodes and checks it, and posts it; it stops while the
@@ -37,13 +38,15 @@ type Server struct {
 	growth     *budget // and before they are decoded, wire.Growth; always taken after those
 	pool       framePool
 	decoders   chan struct{} // one for each processor: bounds what decompression takes
-	closing    atomic.Bool   // no request is read any more
+	closing    atomic.Bool   // no client's request is read any more
+	ended      atomic.Bool   // nor another node's
 	workers    sync.WaitGroup
 
 	mu        sync.Mutex
-	listeners map[net.Listener]struct{}
-	conns     map[uint64]*conn // the open ones, and those closed whose Produces the node still holds
-	open      int              // of conns
+	listeners map[net.Listener]*atomic.Bool // and what ends each: closing or ended
+	conns     map[uint64]*conn              // the open ones, and those closed whose Produces the node still holds
+	open      int                           // of conns, clients' ones
+	peers     int                           // of conns, other nodes'
 	lastConn  uint64
 	changed   sync.Cond // open or listeners became fewer
 
@@ -85,27 +88,39 @@ func New(cfg Config, log *slog.Logger) (*Server, error) {
 		growth:    newBudget(cfg.RequestMemory/2 - cfg.RequestMemory/8),
 		small:     newBudget(cfg.RequestMemory / 8),
 		decoders:  make(chan struct{}, runtime.GOMAXPROCS(0)),
-		listeners: map[net.Listener]struct{}{},
+		listeners: map[net.Listener]*atomic.Bool{},
 		conns:     map[uint64]*conn{},
 	}
 	s.changed.L = &s.mu
 	return s, nil
 }
 
-// Serve accepts connections of l, which it closes, and gives their requests to
-// post until the server is shut down or closed; then it returns ErrClosed. post
-// must not block. It may be called for several listeners, with one post.
+// Serve accepts clients' connections of l, which it closes, and gives their
+// requests to post until the server is shut down or closed; then it returns
+// ErrClosed. post must not block. It may be called for several listeners, with
+// one post.
 func (s *Server) Serve(l *net.TCPListener, post func(...broker.Event)) error {
+	return s.serve(l, post, &s.closing, nil)
+}
+
+// ServePeers is Serve for connections of other nodes, which introduce themselves
+// to self. They are served until the server is closed, a shutdown included: who
+// hands over what it has needs them.
+func (s *Server) ServePeers(l *net.TCPListener, self wire.PeerHello, post func(...broker.Event)) error {
+	return s.serve(l, post, &s.ended, &self)
+}
+
+func (s *Server) serve(l *net.TCPListener, post func(...broker.Event), end *atomic.Bool, self *wire.PeerHello) error {
 	defer l.Close()
 	s.mu.Lock()
-	if s.closing.Load() {
+	if end.Load() {
 		s.mu.Unlock()
 		return ErrClosed
 	}
 	if s.post == nil { // readers of another listener may be using it
 		s.post = post
 	}
-	s.listeners[l] = struct{}{}
+	s.listeners[l] = end
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -116,7 +131,7 @@ func (s *Server) Serve(l *net.TCPListener, post func(...broker.Event)) error {
 	for {
 		c, err := l.AcceptTCP()
 		switch {
-		case s.closing.Load():
+		case end.Load():
 			if err == nil {
 				c.Close()
 			}
@@ -127,7 +142,7 @@ func (s *Server) Serve(l *net.TCPListener, post func(...broker.Event)) error {
 			s.complaints.about("accept failed", slog.Any("err", err))
 			time.Sleep(acceptPause)
 		default:
-			s.admit(c)
+			s.admit(c, end, self)
 		}
 	}
 }
@@ -135,28 +150,36 @@ func (s *Server) Serve(l *net.TCPListener, post func(...broker.Event)) error {
 // acceptPause is how long to wait until there may be file descriptors again.
 const acceptPause = 10 * time.Millisecond
 
-func (s *Server) admit(tcp *net.TCPConn) {
+// maxPeers is how many connections there may be on the listener for nodes: a
+// node has wire.Links of them.
+const maxPeers = 1024
+
+func (s *Server) admit(tcp *net.TCPConn, end *atomic.Bool, self *wire.PeerHello) {
 	s.mu.Lock()
-	if s.closing.Load() {
+	if end.Load() {
 		s.mu.Unlock()
 		tcp.Close()
 		return
 	}
-	if s.open >= s.cfg.MaxConnections {
+	count, most := &s.open, s.cfg.MaxConnections
+	if self != nil {
+		count, most = &s.peers, maxPeers
+	}
+	if *count >= most {
 		s.mu.Unlock()
 		tcp.Close()
-		s.complaints.about("connection refused: too many", slog.Int("max_connections", s.cfg.MaxConnections))
+		s.complaints.about("connection refused: too many", slog.Int("max_connections", most))
 		return
 	}
 	s.lastConn++
-	c, err := newConn(s, s.lastConn, tcp)
+	c, err := newConn(s, s.lastConn, tcp, end, self)
 	if err != nil {
 		s.mu.Unlock()
 		tcp.Close()
 		return
 	}
 	s.conns[c.id] = c
-	s.open++
+	*count++
 	s.workers.Add(2)
 	s.mu.Unlock()
 	go c.read()
@@ -199,7 +222,11 @@ func (s *Server) Flush() {
 // closed takes note that a connection is.
 func (s *Server) closed(c *conn, stuck bool) {
 	s.mu.Lock()
-	s.open--
+	if c.self == nil {
+		s.open--
+	} else {
+		s.peers--
+	}
 	if !stuck {
 		delete(s.conns, c.id)
 	}
@@ -214,11 +241,11 @@ func (s *Server) forget(c *conn) {
 	s.mu.Unlock()
 }
 
-// Shutdown stops listening and reading, lets what was read be answered, and
-// closes the connections. When ctx ends it closes those that are left and
-// returns its error. The node must go on answering meanwhile.
+// Shutdown stops listening to clients and reading from them, lets what was read
+// be answered, and closes their connections. When ctx ends it closes those that
+// are left and returns its error. The node must go on answering meanwhile.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stopReading()
+	s.stopReading(&s.closing)
 	stop := context.AfterFunc(ctx, func() {
 		s.mu.Lock() // so that the wait below cannot miss it
 		defer s.mu.Unlock()
@@ -231,7 +258,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	left := s.open
 	s.mu.Unlock()
-	s.Close()
+	for _, c := range s.stopReading(&s.closing) {
+		c.close()
+	}
 	if left > 0 {
 		return ctx.Err()
 	}
@@ -241,23 +270,29 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close stops listening, closes every connection at once and waits for their
 // goroutines.
 func (s *Server) Close() {
-	for _, c := range s.stopReading() {
-		c.close()
+	for _, end := range []*atomic.Bool{&s.closing, &s.ended} {
+		for _, c := range s.stopReading(end) {
+			c.close()
+		}
 	}
 	s.workers.Wait()
 }
 
-// stopReading closes the listeners and makes every reader stop. It returns the
-// connections.
-func (s *Server) stopReading() []*conn {
+// stopReading closes the listeners that end ends, and makes the readers of their
+// connections stop. It returns the connections.
+func (s *Server) stopReading(end *atomic.Bool) []*conn {
 	s.mu.Lock()
-	s.closing.Store(true)
+	end.Store(true)
 	conns := make([]*conn, 0, len(s.conns))
-	for l := range s.listeners {
-		l.Close()
+	for l, ended := range s.listeners {
+		if ended == end {
+			l.Close()
+		}
 	}
 	for _, c := range s.conns {
-		conns = append(conns, c)
+		if c.end == end {
+			conns = append(conns, c)
+		}
 	}
 	s.mu.Unlock()
 	for _, c := range conns {

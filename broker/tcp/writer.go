@@ -94,7 +94,10 @@ func (w *writer) send(ready []wire.Ready[request]) (has held, last bool, err err
 		if err != nil || last {
 			continue
 		}
-		if r.Response.Body != nil {
+		switch {
+		case r.Tag.forwarded:
+			err = w.frame.AppendForwarded(r.Correlation, r.Response)
+		case r.Response.Body != nil:
 			err = w.frame.Append(r.Correlation, r.Response.Body)
 		}
 		last = r.Response.Close

@@ -25,7 +25,7 @@ var may = map[string]string{
 	"broker/session":    "storage/assert storage/record broker/clock broker/metadata broker/wire",
 	"broker/fetcher":    "storage storage/assert storage/record broker/clock broker/metadata broker/wire",
 	"broker/partition":  "storage storage/assert storage/job storage/record broker/clock broker/metadata broker/producer broker/replica broker/session broker/wire",
-	"broker/controller": "storage/assert storage/record broker/metadata broker/wire",
+	"broker/controller": "storage/assert storage/record broker/clock broker/metadata broker/wire",
 	"broker/quorum":     "storage/assert broker/clock",
 	"broker/metalog":    "storage/assert broker/clock broker/metadata broker/quorum",
 	"broker/membership": "storage/assert broker/clock broker/metadata broker/wire",
@@ -34,8 +34,9 @@ var may = map[string]string{
 	// The switchboard, and the real host.
 	"broker":            "storage storage/assert storage/job storage/record broker/clock broker/controller broker/fetcher broker/forward broker/membership broker/metadata broker/metalog broker/partition broker/producer broker/quorum broker/replica broker/wire",
 	"broker/host":       "broker broker/clock broker/metadata broker/wire storage storage/assert storage/job storage/record storage/vfs",
-	"broker/tcp":        "broker broker/wire storage storage/assert storage/record storage/vfs",
-	"broker/standalone": "broker broker/host broker/metadata broker/partition broker/tcp storage storage/job storage/vfs",
+	"broker/tcp":        "broker broker/metadata broker/wire storage storage/assert storage/record storage/vfs",
+	"broker/peer":       "broker broker/metadata broker/wire storage/assert",
+	"broker/standalone": "broker broker/host broker/metadata broker/partition broker/peer broker/tcp broker/wire storage storage/job storage/vfs",
 	"broker/admin":      "broker/metadata broker/partition broker/standalone storage",
 
 	// The judge, who does not know the accused, and what clients do.
@@ -109,6 +110,7 @@ var never = []rule{
 	{"storage", "cmd", true, "nothing points back"},
 	{"sim", "broker/host", true, "the simulator is a host itself, and has no real time"},
 	{"sim", "broker/tcp", true, "the simulator has its own network"},
+	{"sim", "broker/peer", true, "the simulator has its own network"},
 	{"sim", "broker/admin", true, "the simulator has no sockets"},
 	{"sim", "cmd", true, "nothing points back"},
 	{"maelstrom", "sim", false, "Maelstrom's host runs in real time"},
@@ -120,7 +122,7 @@ var never = []rule{
 // hosts may use more.
 var (
 	coreRooms = []string{"storage", "broker"}
-	hosts     = []string{"broker/host", "broker/tcp", "broker/standalone", "broker/admin"}
+	hosts     = []string{"broker/host", "broker/tcp", "broker/peer", "broker/standalone", "broker/admin"}
 
 	coreDependencies = []string{
 		"github.com/twmb/franz-go/pkg/kbin", // for the requests of pawl's own
