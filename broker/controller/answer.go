@@ -26,12 +26,14 @@ func (v *View) Answer(req kmsg.Request) (kmsg.Response, bool) {
 
 // ForController reports whether only the active controller can answer a
 // request, so that any other broker has to send it there (KIP-590): those of
-// Decide and ChangeVoters, and DescribeQuorum.
+// Decide and ChangeVoters, and DescribeQuorum. Those that brokers send for
+// themselves are among them, which look for the controller on their own.
 func ForController(req kmsg.Request) bool {
 	switch req.(type) {
 	case *kmsg.CreateTopicsRequest, *kmsg.DeleteTopicsRequest, *kmsg.CreatePartitionsRequest,
 		*kmsg.AlterConfigsRequest, *kmsg.IncrementalAlterConfigsRequest,
 		*kmsg.ElectLeadersRequest, *kmsg.AlterPartitionAssignmentsRequest,
+		*kmsg.BrokerRegistrationRequest, *kmsg.BrokerHeartbeatRequest, *kmsg.AlterPartitionRequest, *kmsg.AllocateProducerIDsRequest,
 		*kmsg.UnregisterBrokerRequest, *kmsg.AddRaftVoterRequest, *kmsg.RemoveRaftVoterRequest,
 		*kmsg.DescribeQuorumRequest:
 		return true

@@ -72,10 +72,10 @@ func (d *draft) change(p *metadata.Partition, to metadata.Partition, how electio
 	switch {
 	case leader != metadata.NoNode:
 		to.LastKnownELR = nil
-	case p.Leader != metadata.NoNode && slices.Contains(to.Replicas, p.Leader):
-		to.LastKnownELR = []metadata.NodeID{p.Leader}
+	case p.Leader != metadata.NoNode:
+		to.LastKnownELR = without(ordered(to.Replicas, []metadata.NodeID{p.Leader}), unfit)
 	default:
-		to.LastKnownELR = ordered(to.Replicas, p.LastKnownELR)
+		to.LastKnownELR = without(ordered(to.Replicas, p.LastKnownELR), unfit)
 	}
 	to.Leader, to.LeaderEpoch, to.Epoch = leader, p.LeaderEpoch, p.Epoch
 	if alike(p, &to) {

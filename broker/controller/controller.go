@@ -31,6 +31,10 @@ import (
 
 // Config of a Controller.
 type Config struct {
+	// Node is the controller's own.
+	Node metadata.NodeID
+	// ClusterID is what brokers of this cluster know it by.
+	ClusterID string
 	// Broker has the defaults for topics.
 	Broker metadata.BrokerConfig
 	// MaxRecords is how many records one request may make. Kafka: 10,000, fixed.
@@ -41,7 +45,9 @@ type Config struct {
 }
 
 // DefaultConfig has Kafka's defaults for topics.
-func DefaultConfig() Config { return Config{MaxRecords: 10_000, MaxBytes: 4 << 20} }
+func DefaultConfig() Config {
+	return Config{Node: metadata.NoNode, MaxRecords: 10_000, MaxBytes: 4 << 20}
+}
 
 // Validate returns an error that names the first field out of range.
 func (c Config) Validate() error {
@@ -64,6 +70,21 @@ func New(cfg Config) *Controller { return &Controller{cfg} }
 type Result struct {
 	Records  []metadata.Record // may be none
 	Response kmsg.Response     // true once Records are applied; nil if nobody asked
+
+	batches [][]metadata.Record // of Records, if those may be more than one
+}
+
+// Batches is Records as they are to be proposed, in order: what is one batch is
+// committed as a whole. That only the first batches are committed, because the
+// controller is gone, does no harm.
+func (r Result) Batches() [][]metadata.Record {
+	switch {
+	case r.batches != nil:
+		return r.batches
+	case len(r.Records) > 0:
+		return [][]metadata.Record{r.Records}
+	}
+	return nil
 }
 
 // Decide handles a request that only the active controller may. It reports
@@ -86,6 +107,14 @@ func (c *Controller) Decide(m metadata.Image, req kmsg.Request, rng *rand.Rand) 
 		return c.AlterPartitionReassignments(m, req), true
 	case *kmsg.UnregisterBrokerRequest:
 		return c.UnregisterBroker(m, req), true
+	case *kmsg.BrokerRegistrationRequest:
+		return c.RegisterBroker(m, req), true
+	case *kmsg.BrokerHeartbeatRequest:
+		return c.Heartbeat(m, req), true
+	case *kmsg.AlterPartitionRequest:
+		return c.AlterPartition(m, req), true
+	case *kmsg.AllocateProducerIDsRequest:
+		return c.AllocateProducers(m, req), true
 	}
 	return Result{}, false
 }

@@ -33,6 +33,39 @@ func (c *Controller) AllocateProducerIDs(m metadata.Image) ([]metadata.Record, P
 	return d.records, ProducerIDs{from, from + producerIDBlock}
 }
 
+// AllocateProducerIDs
+//
+// Behavior:
+//   - A broker that is not registered under that epoch is STALE_BROKER_EPOCH.
+//   - Every answer has ids that were in none before, also if it is never read.
+
+// AllocateProducers decides about another block for a broker.
+func (c *Controller) AllocateProducers(m metadata.Image, req *kmsg.AllocateProducerIDsRequest) Result {
+	resp := kmsg.NewPtrAllocateProducerIDsResponse()
+	resp.Version = req.Version
+	if _, err := registered(m, req.BrokerID, req.BrokerEpoch); err != nil {
+		resp.ErrorCode = wire.Code(err)
+		return Result{Response: resp}
+	}
+	records, ids := c.AllocateProducerIDs(m)
+	if len(records) == 0 {
+		resp.ErrorCode = wire.Code(wire.ErrUnknown)
+		return Result{Response: resp}
+	}
+	resp.ProducerIDStart, resp.ProducerIDLen = int64(ids.next), int32(ids.Left())
+	return Result{Records: records, Response: resp}
+}
+
+// ProducerIDsOf is the block of ids that an answer has, which is used up if the
+// answer is an error.
+func ProducerIDsOf(resp *kmsg.AllocateProducerIDsResponse) ProducerIDs {
+	if resp.ErrorCode != 0 || resp.ProducerIDStart < 0 || resp.ProducerIDLen < 0 {
+		return ProducerIDs{}
+	}
+	next := record.ProducerID(resp.ProducerIDStart)
+	return ProducerIDs{next, next + record.ProducerID(resp.ProducerIDLen)}
+}
+
 // Left is how many ids are left.
 func (p *ProducerIDs) Left() int64 { return int64(p.end - p.next) }
 

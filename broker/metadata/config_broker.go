@@ -105,6 +105,9 @@ func (b BrokerConfig) Int(name string) int64 {
 	return n
 }
 
+// Given is the value that a broker was started with, if it was.
+func (b BrokerConfig) Given(name string) (value string, ok bool) { return find(b.set, name) }
+
 // Bool is the value of a configuration that is true or false.
 func (b BrokerConfig) Bool(name string) bool { return strings.EqualFold(b.Text(name), "true") }
 
