@@ -40,6 +40,12 @@ func (s *adminStory) tell(lines []string) (records []metadata.Record, out string
 		records = s.alterConfigs(lines)
 	case "incremental": // one resource a line: topic:name [set:name=value] [delete:name] [append:name=value] [subtract:name=value]...
 		records = s.incremental(lines)
+	case "elect": // preferred, unclean or a number; one topic a line: name partition..., or none for all
+		records = s.elect(lines)
+	case "reassign": // one partition a line: topic index 1/2/3, or cancel for the replicas
+		records = s.reassign(lines)
+	case "unregister": // one broker a line
+		records = s.unregister(lines)
 	case "reassignments": // one topic a line: name [partition]...
 		s.reassignments(lines)
 	default:
@@ -216,6 +222,70 @@ func (s *adminStory) incremental(lines []string) []metadata.Record {
 		s.say(t.ErrorCode, t.ErrorMessage, "%d:%s", t.ResourceType, t.ResourceName)
 	}
 	return r.Records
+}
+
+func (s *adminStory) elect(lines []string) []metadata.Record {
+	req := kmsg.NewPtrElectLeadersRequest()
+	switch how := s.d.CmdArgs[0].Key; how {
+	case "preferred":
+	case "unclean":
+		req.ElectionType = uncleanElection
+	default:
+		req.ElectionType = number32[int8](how)
+	}
+	for _, l := range lines {
+		f := strings.Fields(l)
+		t := kmsg.ElectLeadersRequestTopic{Topic: f[0]}
+		for _, w := range f[1:] {
+			t.Partitions = append(t.Partitions, number32[int32](w))
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	r := s.decide(req)
+	resp := r.Response.(*kmsg.ElectLeadersResponse)
+	if resp.ErrorCode != 0 {
+		s.say(resp.ErrorCode, nil, "all")
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			s.say(p.ErrorCode, p.ErrorMessage, "%s %d", t.Topic, p.Partition)
+		}
+	}
+	return r.Records
+}
+
+func (s *adminStory) reassign(lines []string) []metadata.Record {
+	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	req.AllowReplicationFactorChange = !s.d.HasArg("same-number")
+	for _, l := range lines {
+		f := strings.Fields(l)
+		t := kmsg.AlterPartitionAssignmentsRequestTopic{Topic: f[0]}
+		p := kmsg.AlterPartitionAssignmentsRequestTopicPartition{Partition: number32[int32](f[1])}
+		if f[2] != "cancel" {
+			p.Replicas = nodes(nodeList(f[2]))
+		}
+		t.Partitions = append(t.Partitions, p)
+		req.Topics = append(req.Topics, t)
+	}
+	r := s.decide(req)
+	for _, t := range r.Response.(*kmsg.AlterPartitionAssignmentsResponse).Topics {
+		for _, p := range t.Partitions {
+			s.say(p.ErrorCode, p.ErrorMessage, "%s %d", t.Topic, p.Partition)
+		}
+	}
+	return r.Records
+}
+
+func (s *adminStory) unregister(lines []string) (records []metadata.Record) {
+	for _, l := range lines {
+		req := kmsg.NewPtrUnregisterBrokerRequest()
+		req.BrokerID = number32[int32](l)
+		r := s.decide(req)
+		resp := r.Response.(*kmsg.UnregisterBrokerResponse)
+		s.say(resp.ErrorCode, resp.ErrorMessage, "%s", l)
+		records = append(records, r.Records...)
+	}
+	return records
 }
 
 func (s *adminStory) reassignments(lines []string) {

@@ -1,0 +1,376 @@
+package controller
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"pgregory.net/rapid"
+
+	"github.com/pawlbroker/pawl/broker/metadata"
+)
+
+// adminMachine asks a controller for whatever an operator may ask for, while
+// brokers come and go and replicas fall behind and catch up.
+type adminMachine struct {
+	c    *Controller
+	m    metadata.Image
+	rng  *rand.Rand
+	want map[partitionName][]metadata.NodeID // replicas that were asked for last
+	// join has caught up, and fenced was fenced, just now.
+	join, fenced metadata.NodeID
+}
+
+func TestAdminRequestsKeepTheImageSound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &adminMachine{c: New(DefaultConfig()), rng: drawRNG(t), want: map[partitionName][]metadata.NodeID{}, join: metadata.NoNode, fenced: metadata.NoNode}
+		var records []metadata.Record
+		for n := range rapid.IntRange(1, 6).Draw(t, "brokers") {
+			records = append(records, &metadata.RegisterBroker{
+				Node: metadata.NodeID(n), Epoch: metadata.BrokerEpoch(n), Rack: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "rack"),
+			})
+		}
+		s.apply(t, records)
+		t.Repeat(map[string]func(*rapid.T){
+			"create":      s.create,
+			"delete":      s.delete,
+			"grow":        s.grow,
+			"configure":   s.configure,
+			"elect":       s.elect,
+			"reassign":    s.reassign,
+			"cancel":      s.cancel,
+			"unregister":  s.unregister,
+			"come and go": s.comeAndGo,
+			"stop":        s.stop,
+			"catch up":    s.catchUp,
+			"fall behind": s.fallBehind,
+			"hand over":   s.handOver,
+			"":            s.check,
+		})
+	})
+}
+
+func (s *adminMachine) apply(t *rapid.T, records []metadata.Record) {
+	before := s.m
+	next, _, err := metadata.Apply(s.m, s.m.Offset()+1, records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.m = next
+	for _, r := range records {
+		if r, ok := r.(*metadata.Partition); ok {
+			if old, ok := before.Partition(r.Topic, r.Index); ok {
+				s.checkChange(t, before, old, r)
+			}
+		}
+	}
+}
+
+func (s *adminMachine) decide(t *rapid.T, req kmsg.Request) kmsg.Response {
+	req.SetVersion(req.MaxVersion())
+	r, ok := s.c.Decide(s.m, req, s.rng)
+	if !ok {
+		t.Fatalf("%T is not decided about", req)
+	}
+	s.apply(t, r.Records)
+	return r.Response
+}
+
+func (s *adminMachine) drawBrokers(t *rapid.T) []metadata.NodeID {
+	return rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, 5), func(n int) metadata.NodeID { return metadata.NodeID(n) }), 1, 4, rapid.ID).Draw(t, "replicas")
+}
+
+// drawPartition draws a partition, or skips the action if there is none.
+func (s *adminMachine) drawPartition(t *rapid.T) (*metadata.Topic, *metadata.Partition) {
+	var topics []*metadata.Topic
+	for topic := range s.m.Topics() {
+		topics = append(topics, topic)
+	}
+	if len(topics) == 0 {
+		t.SkipNow()
+	}
+	topic := rapid.SampledFrom(topics).Draw(t, "topic")
+	p, _ := s.m.Partition(topic.ID, rapid.Int32Range(0, topic.Partitions-1).Draw(t, "partition"))
+	return topic, p
+}
+
+func (s *adminMachine) create(t *rapid.T) {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")
+	topic.NumPartitions, topic.ReplicationFactor = rapid.Int32Range(1, 6).Draw(t, "partitions"), rapid.Int16Range(1, 4).Draw(t, "replicas")
+	req.Topics = append(req.Topics, topic)
+	created := s.decide(t, req).(*kmsg.CreateTopicsResponse).Topics[0]
+	if created.ErrorCode == 0 {
+		var placed [][]metadata.NodeID
+		for p := range s.m.Partitions(created.TopicID) {
+			placed = append(placed, p.Replicas)
+			s.want[partitionName{topic.Topic, p.Index}] = p.Replicas
+		}
+		checkPlaced(t, s.m, placed, int(topic.ReplicationFactor))
+	}
+}
+
+func (s *adminMachine) delete(t *rapid.T) {
+	topic, _ := s.drawPartition(t)
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.Topics = append(req.Topics, kmsg.DeleteTopicsRequestTopic{TopicID: topic.ID})
+	s.decide(t, req)
+}
+
+func (s *adminMachine) grow(t *rapid.T) {
+	topic, first := s.drawPartition(t)
+	first, _ = s.m.Partition(topic.ID, 0)
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.Topics = append(req.Topics, kmsg.CreatePartitionsRequestTopic{Topic: topic.Name, Count: topic.Partitions + rapid.Int32Range(0, 3).Draw(t, "more")})
+	replicas := len(goal(first))
+	if s.decide(t, req).(*kmsg.CreatePartitionsResponse).Topics[0].ErrorCode != 0 {
+		return
+	}
+	for p := range s.m.Partitions(topic.ID) {
+		if p.Index < topic.Partitions {
+			continue
+		}
+		s.want[partitionName{topic.Name, p.Index}] = p.Replicas
+		if len(p.Replicas) != replicas {
+			t.Fatalf("partition %d has %d replicas, the first %d", p.Index, len(p.Replicas), replicas)
+		}
+	}
+}
+
+func (s *adminMachine) configure(t *rapid.T) {
+	r := kmsg.IncrementalAlterConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeBroker}
+	if rapid.Bool().Draw(t, "topic") {
+		topic, _ := s.drawPartition(t)
+		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic.Name
+	}
+	c := kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: "min.insync.replicas", Value: kmsg.StringPtr(rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "value"))}
+	if rapid.IntRange(0, 3).Draw(t, "unclean") == 0 {
+		c.Name, c.Value = "unclean.leader.election.enable", kmsg.StringPtr(rapid.SampledFrom([]string{"true", "false"}).Draw(t, "value"))
+	}
+	if rapid.IntRange(0, 3).Draw(t, "unset") == 0 {
+		c.Op = kmsg.IncrementalAlterConfigOpDelete
+	}
+	r.Configs = append(r.Configs, c)
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Resources = append(req.Resources, r)
+	if code := s.decide(t, req).(*kmsg.IncrementalAlterConfigsResponse).Resources[0].ErrorCode; code != 0 {
+		t.Fatalf("error %d", code)
+	}
+}
+
+func (s *adminMachine) elect(t *rapid.T) {
+	req := kmsg.NewPtrElectLeadersRequest()
+	req.ElectionType = rapid.Int8Range(preferredElection, uncleanElection).Draw(t, "type")
+	topic, p := s.drawPartition(t)
+	all := rapid.Bool().Draw(t, "all")
+	if !all {
+		req.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: topic.Name, Partitions: []int32{p.Index}}}
+	}
+	resp := s.decide(t, req).(*kmsg.ElectLeadersResponse)
+	if all {
+		return
+	}
+	code := resp.Topics[0].Partitions[0].ErrorCode
+	after, _ := s.m.Partition(topic.ID, p.Index)
+	switch {
+	case code == 0 && after.Leader == p.Leader, code != 0 && after != p:
+		t.Fatalf("error %d, and %v of %v", code, after, p)
+	case code == 0 && req.ElectionType == preferredElection && after.Leader != p.Replicas[0]:
+		t.Fatalf("%v of %v", after, p)
+	case (code == 84) != (req.ElectionType == preferredElection && p.Leader == p.Replicas[0] || req.ElectionType == uncleanElection && p.Leader >= 0):
+		t.Fatalf("error %d of %v", code, p)
+	}
+}
+
+func (s *adminMachine) alter(t *rapid.T, topic *metadata.Topic, p *metadata.Partition, replicas []int32) int16 {
+	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	req.Topics = append(req.Topics, kmsg.AlterPartitionAssignmentsRequestTopic{Topic: topic.Name,
+		Partitions: []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Partition: p.Index, Replicas: replicas}}})
+	return s.decide(t, req).(*kmsg.AlterPartitionAssignmentsResponse).Topics[0].Partitions[0].ErrorCode
+}
+
+func (s *adminMachine) reassign(t *rapid.T) {
+	topic, p := s.drawPartition(t)
+	target := s.drawBrokers(t)
+	unknown := slices.ContainsFunc(target, func(n metadata.NodeID) bool { _, ok := s.m.Broker(n); return !ok })
+	switch code := s.alter(t, topic, p, nodes(target)); {
+	case code == 0 && !unknown:
+		s.want[partitionName{topic.Name, p.Index}] = target
+	case code != 39:
+		t.Fatalf("error %d", code)
+	case !unknown && p.Leader != metadata.NoNode:
+		t.Fatalf("%v cannot become %v", p, target)
+	}
+}
+
+func (s *adminMachine) cancel(t *rapid.T) {
+	topic, p := s.drawPartition(t)
+	before := origin(p)
+	switch code := s.alter(t, topic, p, nil); {
+	case code == 0 && p.Reassigning():
+		s.want[partitionName{topic.Name, p.Index}] = before
+	case code != 85 && code != 39 || (code == 85) == p.Reassigning():
+		t.Fatalf("error %d of %v", code, p)
+	}
+}
+
+func (s *adminMachine) unregister(t *rapid.T) {
+	n := metadata.NodeID(rapid.IntRange(0, 5).Draw(t, "broker"))
+	req := kmsg.NewPtrUnregisterBrokerRequest()
+	req.BrokerID = int32(n)
+	code := s.decide(t, req).(*kmsg.UnregisterBrokerResponse).ErrorCode
+	if _, ok := s.m.Broker(n); code == 0 && ok {
+		t.Fatal("it is still there")
+	}
+	if code != 0 {
+		return
+	}
+	for p := range s.m.PartitionsOf(n) {
+		if slices.Contains(p.ISR, n) || slices.Contains(p.ELR, n) {
+			t.Fatalf("%v counts on broker %d, which has left", p, n)
+		}
+	}
+}
+
+// comeAndGo fences a broker, unfences it, or has it register.
+func (s *adminMachine) comeAndGo(t *rapid.T) {
+	n := metadata.NodeID(rapid.IntRange(0, 5).Draw(t, "broker"))
+	b, ok := s.m.Broker(n)
+	if !ok {
+		s.apply(t, []metadata.Record{&metadata.RegisterBroker{Node: n, Epoch: s.m.NextBrokerEpoch(), Fenced: true}})
+		return
+	}
+	d := s.c.draft(s.m)
+	s.must(t, d.add(&metadata.BrokerChange{Node: n, Epoch: b.Epoch, Fenced: !b.Fenced}))
+	for p := range s.m.PartitionsOf(n) {
+		q := *p
+		if !b.Fenced {
+			q.ISR = without(p.ISR, []metadata.NodeID{n})
+		}
+		if changed := d.change(p, q, online); changed != nil {
+			s.must(t, d.add(changed))
+		}
+	}
+	s.fenced = n
+	s.apply(t, d.records)
+	s.fenced = metadata.NoNode
+}
+
+// stop says that a broker is shutting down.
+func (s *adminMachine) stop(t *rapid.T) {
+	n := metadata.NodeID(rapid.IntRange(0, 5).Draw(t, "broker"))
+	b, ok := s.m.Broker(n)
+	if !ok || b.Fenced {
+		t.SkipNow()
+	}
+	s.apply(t, []metadata.Record{&metadata.BrokerChange{Node: n, Epoch: b.Epoch, InShutdown: true}})
+}
+
+// catchUp has a replica join the ISR.
+func (s *adminMachine) catchUp(t *rapid.T) {
+	_, p := s.drawPartition(t)
+	n := rapid.SampledFrom(p.Replicas).Draw(t, "replica")
+	if p.Leader == metadata.NoNode || !active(s.m, n) {
+		t.SkipNow()
+	}
+	q := *p
+	q.ISR, q.Recovering = append(slices.Clone(p.ISR), n), false
+	s.join = n
+	s.change(t, p, q)
+	s.join = metadata.NoNode
+}
+
+// fallBehind has a replica leave the ISR.
+func (s *adminMachine) fallBehind(t *rapid.T) {
+	_, p := s.drawPartition(t)
+	n := rapid.SampledFrom(p.Replicas).Draw(t, "replica")
+	if p.Leader == metadata.NoNode || n == p.Leader {
+		t.SkipNow()
+	}
+	q := *p
+	q.ISR = without(p.ISR, []metadata.NodeID{n})
+	s.change(t, p, q)
+}
+
+func (s *adminMachine) change(t *rapid.T, p *metadata.Partition, to metadata.Partition) {
+	if changed := s.c.draft(s.m).change(p, to, online); changed != nil {
+		s.apply(t, []metadata.Record{changed})
+	}
+}
+
+// handOver ends a reassignment that waits only for what its former leader may
+// still be doing.
+func (s *adminMachine) handOver(t *rapid.T) {
+	_, p := s.drawPartition(t)
+	q, ok := complete(*p)
+	if !ok || slices.Contains(p.Removing, p.Leader) {
+		t.SkipNow()
+	}
+	q.LeaderEpoch++
+	q.Epoch++
+	if len(q.ISR) >= s.m.EffectiveMinISR(&q) {
+		q.ELR = nil
+	}
+	s.apply(t, []metadata.Record{&q})
+}
+
+func (s *adminMachine) must(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkChange holds one change of a partition against what is always true of
+// them.
+func (s *adminMachine) checkChange(t *rapid.T, before metadata.Image, old, p *metadata.Partition) {
+	cancelled := len(p.Replicas) == len(origin(old)) && len(without(p.Replicas, origin(old))) == 0
+	if old.Reassigning() && !p.Reassigning() && !cancelled && len(without(p.Replicas, p.ISR)) > 0 {
+		t.Fatalf("the reassignment of %v is done before all are in sync: %v", old, p)
+	}
+	l, ok := before.Broker(old.Leader)
+	if ok && !l.Fenced && s.fenced != old.Leader && !slices.Contains(p.ISR, old.Leader) {
+		t.Fatalf("the leader of %v may be serving reads, and is not in sync: %v", old, p)
+	}
+	if p.Leader != old.Leader && p.LeaderEpoch == old.LeaderEpoch || len(without(old.Replicas, p.Replicas)) > 0 && p.LeaderEpoch == old.LeaderEpoch {
+		t.Fatalf("the leader epoch did not grow from %v to %v", old, p)
+	}
+	everything := append(slices.Concat(old.ISR, old.ELR), s.join)
+	if p.Leader != metadata.NoNode && !p.Recovering && !slices.Contains(everything, p.Leader) {
+		t.Fatalf("%v may lack something: %v", old, p)
+	}
+}
+
+// check holds the image against what is always true.
+func (s *adminMachine) check(t *rapid.T) {
+	for topic := range s.m.Topics() {
+		for p := range s.m.Partitions(topic.ID) {
+			if want := s.want[partitionName{topic.Name, p.Index}]; !slices.Equal(goal(p), want) {
+				t.Fatalf("%v is to have %v", p, want)
+			}
+			if !p.Reassigning() && len(p.Replicas) != len(goal(p)) {
+				t.Fatalf("%v", p)
+			}
+			if len(p.ISR) >= s.m.EffectiveMinISR(p) && len(p.ELR) > 0 {
+				t.Fatalf("%v has eligible leaders beside enough in-sync replicas", p)
+			}
+			for _, n := range p.ISR {
+				if b, ok := s.m.Broker(n); !ok || b.Fenced {
+					t.Fatalf("%v: broker %d is fenced or gone", p, n)
+				}
+			}
+			may := p.ISR
+			if len(may) == 0 {
+				may = p.ELR
+			}
+			if p.Leader == metadata.NoNode && slices.ContainsFunc(may, func(n metadata.NodeID) bool { return active(s.m, n) }) {
+				t.Fatalf("%v has no leader, and could have", p)
+			}
+		}
+	}
+	again, _, err := metadata.Apply(metadata.Image{}, s.m.Offset(), s.m.Records())
+	if err != nil || again.Hash() != s.m.Hash() {
+		t.Fatalf("the image's records make another: %v", err)
+	}
+}
