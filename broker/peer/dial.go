@@ -35,8 +35,9 @@ func (l *link) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		conn, err := l.dial(ctx)
 		if err == nil {
-			said.over(l)
 			begun := time.Now()
+			l.up(conn)
+			said.over(l)
 			err = l.serve(ctx, conn)
 			if time.Since(begun) >= settled {
 				backoff = 0

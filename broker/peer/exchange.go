@@ -34,10 +34,9 @@ const (
 // errOrder says the other node answers something it was not asked.
 var errOrder = errors.New("answer to no call")
 
-// serve makes conn the link's connection, reads and writes it until it breaks or
-// ctx ends, and says why.
+// serve reads and writes conn, the link's connection, until it breaks or ctx
+// ends, and says why.
 func (l *link) serve(ctx context.Context, conn *net.TCPConn) error {
-	l.up(conn)
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
