@@ -28,9 +28,15 @@ type SessionsConfig struct {
 	RebalanceEvery time.Duration
 }
 
-// DefaultSessionsConfig has Kafka's defaults, and a grace for leases of 500 ms.
-func DefaultSessionsConfig() SessionsConfig {
-	return SessionsConfig{Node: metadata.NoNode, Timeout: 9 * time.Second, Grace: 550 * time.Millisecond, RebalanceEvery: 300 * time.Second}
+// NewSessionsConfig is how long a controller with that configuration waits. The
+// grace is for leases of 500 ms.
+func NewSessionsConfig(node metadata.NodeID, b metadata.BrokerConfig) SessionsConfig {
+	c := SessionsConfig{Node: node, Grace: 550 * time.Millisecond,
+		Timeout: time.Duration(b.Int("broker.session.timeout.ms")) * time.Millisecond}
+	if b.Bool("auto.leader.rebalance.enable") {
+		c.RebalanceEvery = time.Duration(b.Int("leader.imbalance.check.interval.seconds")) * time.Second
+	}
+	return c
 }
 
 // rebalanceAgain is when to go on if not all leaders changed at once.
