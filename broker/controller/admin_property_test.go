@@ -45,6 +45,7 @@ func TestAdminRequestsKeepTheImageSound(t *testing.T) {
 			"stop":        s.stop,
 			"catch up":    s.catchUp,
 			"fall behind": s.fallBehind,
+			"rebalance":   s.rebalance,
 			"hand over":   s.handOver,
 			"":            s.check,
 		})
@@ -238,47 +239,53 @@ func (s *adminMachine) unregister(t *rapid.T) {
 func (s *adminMachine) comeAndGo(t *rapid.T) {
 	n := metadata.NodeID(rapid.IntRange(0, 5).Draw(t, "broker"))
 	b, ok := s.m.Broker(n)
-	if !ok {
-		s.apply(t, []metadata.Record{&metadata.RegisterBroker{Node: n, Epoch: s.m.NextBrokerEpoch(), Fenced: true}})
-		return
-	}
-	d := s.c.draft(s.m)
-	s.must(t, d.add(&metadata.BrokerChange{Node: n, Epoch: b.Epoch, Fenced: !b.Fenced}))
-	for p := range s.m.PartitionsOf(n) {
-		q := *p
-		if !b.Fenced {
-			q.ISR = without(p.ISR, []metadata.NodeID{n})
+	switch {
+	case !ok || rapid.IntRange(0, 3).Draw(t, "another process") == 0:
+		req := kmsg.NewPtrBrokerRegistrationRequest()
+		req.BrokerID, req.IncarnationID = int32(n), [16]byte{byte(s.m.NextBrokerEpoch()) + 1}
+		req.Listeners = append(req.Listeners, kmsg.BrokerRegistrationRequestListener{Name: "PLAINTEXT", Host: "h", Port: 1})
+		if code := s.decide(t, req).(*kmsg.BrokerRegistrationResponse).ErrorCode; code != 0 && (code != 101 || b.Fenced) {
+			t.Fatalf("error %d", code)
 		}
-		if changed := d.change(p, q, online); changed != nil {
-			s.must(t, d.add(changed))
-		}
+	case b.Fenced:
+		s.heartbeat(t, b, false)
+	default:
+		s.fenced = n
+		s.apply(t, s.c.Fence(s.m, []metadata.NodeID{n}).Records)
+		s.fenced = metadata.NoNode
 	}
-	s.fenced = n
-	s.apply(t, d.records)
+}
+
+func (s *adminMachine) heartbeat(t *rapid.T, b *metadata.Broker, stop bool) {
+	req := kmsg.NewPtrBrokerHeartbeatRequest()
+	req.BrokerID, req.BrokerEpoch, req.CurrentMetadataOffset, req.WantShutdown = int32(b.Node), int64(b.Epoch), int64(s.m.Offset()), stop
+	if stop {
+		s.fenced = b.Node
+	}
+	if code := s.decide(t, req).(*kmsg.BrokerHeartbeatResponse).ErrorCode; code != 0 {
+		t.Fatalf("error %d", code)
+	}
 	s.fenced = metadata.NoNode
 }
 
-// stop says that a broker is shutting down.
+// stop says that a broker wants to shut down.
 func (s *adminMachine) stop(t *rapid.T) {
-	n := metadata.NodeID(rapid.IntRange(0, 5).Draw(t, "broker"))
-	b, ok := s.m.Broker(n)
-	if !ok || b.Fenced {
+	b, ok := s.m.Broker(metadata.NodeID(rapid.IntRange(0, 5).Draw(t, "broker")))
+	if !ok {
 		t.SkipNow()
 	}
-	s.apply(t, []metadata.Record{&metadata.BrokerChange{Node: n, Epoch: b.Epoch, InShutdown: true}})
+	s.heartbeat(t, b, true)
 }
 
 // catchUp has a replica join the ISR.
 func (s *adminMachine) catchUp(t *rapid.T) {
 	_, p := s.drawPartition(t)
 	n := rapid.SampledFrom(p.Replicas).Draw(t, "replica")
-	if p.Leader == metadata.NoNode || !active(s.m, n) {
+	if p.Leader == metadata.NoNode || !active(s.m, n) && !slices.Contains(p.ISR, n) {
 		t.SkipNow()
 	}
-	q := *p
-	q.ISR, q.Recovering = append(slices.Clone(p.ISR), n), false
 	s.join = n
-	s.change(t, p, q)
+	s.alterISR(t, p, append(without(p.ISR, []metadata.NodeID{n}), n))
 	s.join = metadata.NoNode
 }
 
@@ -289,14 +296,23 @@ func (s *adminMachine) fallBehind(t *rapid.T) {
 	if p.Leader == metadata.NoNode || n == p.Leader {
 		t.SkipNow()
 	}
-	q := *p
-	q.ISR = without(p.ISR, []metadata.NodeID{n})
-	s.change(t, p, q)
+	s.alterISR(t, p, without(p.ISR, []metadata.NodeID{n}))
 }
 
-func (s *adminMachine) change(t *rapid.T, p *metadata.Partition, to metadata.Partition) {
-	if changed := s.c.draft(s.m).change(p, to, online); changed != nil {
-		s.apply(t, []metadata.Record{changed})
+// alterISR has a partition's leader ask for another ISR.
+func (s *adminMachine) alterISR(t *rapid.T, p *metadata.Partition, isr []metadata.NodeID) {
+	leader, _ := s.m.Broker(p.Leader)
+	asked := kmsg.AlterPartitionRequestTopicPartition{Partition: p.Index, LeaderEpoch: int32(p.LeaderEpoch), PartitionEpoch: int32(p.Epoch)}
+	for _, n := range isr {
+		b, _ := s.m.Broker(n)
+		asked.NewEpochISR = append(asked.NewEpochISR, kmsg.AlterPartitionRequestTopicPartitionNewEpochISR{BrokerID: int32(n), BrokerEpoch: int64(b.Epoch)})
+	}
+	req := kmsg.NewPtrAlterPartitionRequest()
+	req.BrokerID, req.BrokerEpoch = int32(leader.Node), int64(leader.Epoch)
+	req.Topics = append(req.Topics, kmsg.AlterPartitionRequestTopic{TopicID: p.Topic, Partitions: []kmsg.AlterPartitionRequestTopicPartition{asked}})
+	resp := s.decide(t, req).(*kmsg.AlterPartitionResponse)
+	if code := resp.Topics[0].Partitions[0].ErrorCode; resp.ErrorCode != 0 || code != 0 && code != 108 {
+		t.Fatalf("errors %d and %d of %v", resp.ErrorCode, code, p)
 	}
 }
 
@@ -304,21 +320,26 @@ func (s *adminMachine) change(t *rapid.T, p *metadata.Partition, to metadata.Par
 // still be doing.
 func (s *adminMachine) handOver(t *rapid.T) {
 	_, p := s.drawPartition(t)
-	q, ok := complete(*p)
-	if !ok || slices.Contains(p.Removing, p.Leader) {
+	if _, ok := complete(*p); !ok || slices.Contains(p.Removing, p.Leader) {
 		t.SkipNow()
 	}
-	q.LeaderEpoch++
-	q.Epoch++
-	if len(q.ISR) >= s.m.EffectiveMinISR(&q) {
-		q.ELR = nil
+	s.apply(t, s.c.Finish(s.m, []*metadata.Partition{p}).Records)
+	if p, _ := s.m.Partition(p.Topic, p.Index); p.Reassigning() {
+		t.Fatalf("%v is not done", p)
 	}
-	s.apply(t, []metadata.Record{&q})
 }
 
-func (s *adminMachine) must(t *rapid.T, err error) {
-	if err != nil {
-		t.Fatal(err)
+// rebalance is what the controller does by itself.
+func (s *adminMachine) rebalance(t *rapid.T) {
+	s.apply(t, s.c.Mend(s.m).Records)
+	res, _ := s.c.Rebalance(s.m)
+	s.apply(t, res.Records)
+	for topic := range s.m.Topics() {
+		for p := range s.m.Partitions(topic.ID) {
+			if first := p.Replicas[0]; p.Leader != metadata.NoNode && p.Leader != first && slices.Contains(p.ISR, first) && active(s.m, first) {
+				t.Fatalf("%v is not led by its first replica", p)
+			}
+		}
 	}
 }
 

@@ -26,17 +26,16 @@ import (
 func (c *Controller) UnregisterBroker(m metadata.Image, req *kmsg.UnregisterBrokerRequest) Result {
 	resp := kmsg.NewPtrUnregisterBrokerResponse()
 	resp.Version = req.Version
-	b := c.batch(m)
-	err := b.unregister(metadata.NodeID(req.BrokerID))
-	if err != nil {
+	s := c.sequence(m)
+	if err := s.unregister(metadata.NodeID(req.BrokerID)); err != nil {
 		resp.ErrorCode, resp.ErrorMessage = wire.Code(err), wire.Message(err)
 		return Result{Response: resp}
 	}
-	return Result{Records: b.done(), Response: resp}
+	return s.result(resp)
 }
 
-func (b *batch) unregister(node metadata.NodeID) error {
-	broker, ok := b.image.Broker(node)
+func (s *sequence) unregister(node metadata.NodeID) error {
+	broker, ok := s.image.Broker(node)
 	switch {
 	case !ok:
 		return fmt.Errorf("%w: %d", metadata.ErrBrokerNotRegistered, node)
@@ -44,18 +43,15 @@ func (b *batch) unregister(node metadata.NodeID) error {
 		return fmt.Errorf("%w: broker %d lives; stop it first", metadata.ErrInvalidRequest, node)
 	}
 	gone := []metadata.NodeID{node}
-	for p := range b.image.PartitionsOf(node) {
-		q := *p
-		q.ISR, q.ELR = without(p.ISR, gone), without(p.ELR, gone)
-		if len(q.ISR)+len(q.ELR) == 0 && len(p.ISR)+len(p.ELR) > 0 {
-			t, _ := b.image.TopicByID(p.Topic)
+	for p := range s.image.PartitionsOf(node) {
+		to := *p
+		to.ISR, to.ELR = without(p.ISR, gone), without(p.ELR, gone)
+		if len(to.ISR)+len(to.ELR) == 0 && len(p.ISR)+len(p.ELR) > 0 {
+			t, _ := s.image.TopicByID(p.Topic)
 			return fmt.Errorf("%w: broker %d alone has all that was committed of %s-%d", metadata.ErrInvalidRequest, node, t.Name, p.Index)
 		}
-		if changed := b.change(p, q, online, node); changed != nil {
-			if err := b.add(changed); err != nil {
-				return err
-			}
-		}
+		s.alter(p, to, online, node)
 	}
-	return b.add(&metadata.UnregisterBroker{Node: node})
+	s.records = append(s.records, &metadata.UnregisterBroker{Node: node})
+	return nil
 }
