@@ -49,6 +49,9 @@ func (l *leader) answered(f *Fetcher, seq uint64, resp *wire.Fetched, now clock.
 		return
 	}
 	if err := l.verify(seq, resp); err != nil {
+		if resp.SessionID != 0 {
+			l.sessionID = resp.SessionID // which is given up with the next Fetch
+		}
 		l.lost(f, err, now, out)
 		return
 	}

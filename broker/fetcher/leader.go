@@ -135,7 +135,7 @@ func (l *leader) nudge(f *Fetcher, out *Out) {
 func (l *leader) close(f *Fetcher, out *Out) {
 	req := kmsg.NewPtrFetchRequest()
 	req.SessionID, req.SessionEpoch = l.sessionID, finalEpoch
-	l.closing = true
+	l.closing, l.nudgeAt = true, 0
 	l.inFlight = f.call(l.node, req, out)
 }
 

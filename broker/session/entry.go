@@ -71,9 +71,6 @@ func (e *Entry) Index() int32 { return e.index }
 // Session is the session that has the entry; nil if none has it any more.
 func (e *Entry) Session() *Session { return e.session }
 
-// Next is the ready entry whose turn comes after e's, or nil.
-func (e *Entry) Next() *Entry { return e.next }
-
 // Watched reports whether a partition tells the entry its news.
 func (e *Entry) Watched() bool { return e.watch != nil }
 

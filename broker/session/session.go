@@ -16,6 +16,8 @@
 package session
 
 import (
+	"iter"
+
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage/assert"
@@ -74,10 +76,33 @@ func (s *Session) Full() bool { return s.full }
 // Wait says whether the session's fetch waits for news.
 func (s *Session) Wait(waits bool) { s.waits = waits }
 
-// Ready is the first entry that may have something to tell; Entry.Next are the
-// others. Only Settle and Tell of an entry whose Next is known already may be
-// called on the way.
-func (s *Session) Ready() *Entry { return s.ready.first }
+// Ready goes over the entries that may have something to tell, in the order of
+// their turns. Settle and Tell may be called on the way, of the present entry.
+func (s *Session) Ready() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		last := s.ready.last
+		for e := s.ready.first; e != nil; {
+			next := e.next
+			if !yield(e) || e == last {
+				return
+			}
+			e = next
+		}
+	}
+}
+
+// Entries goes over all entries, the ready ones first. It is for looking at them.
+func (s *Session) Entries() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for _, l := range []*list{&s.ready, &s.settled} {
+			for e := l.first; e != nil; e = e.next {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // Settle takes an entry out of the queue: what it has to tell was told.
 func (s *Session) Settle(e *Entry) {
