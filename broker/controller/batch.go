@@ -13,6 +13,7 @@ type batch struct {
 	*draft
 	records []metadata.Record
 	bytes   int
+	unknown int // partitions that were named and do not exist
 }
 
 func (c *Controller) batch(m metadata.Image) *batch { return &batch{draft: c.draft(m)} }
@@ -27,16 +28,18 @@ type partitionName struct {
 // may be many.
 var errNamedTwice = fmt.Errorf("%w: the partition occurs more than once in the request", metadata.ErrInvalidRequest)
 
+// find finds a partition. A request may name any number of partitions that do
+// not exist; not all are told which.
 func (b *batch) find(name partitionName) (*metadata.Topic, *metadata.Partition, error) {
-	t, ok := b.image.Topic(name.topic)
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: %s", metadata.ErrUnknownTopic, name.topic)
+	if t, ok := b.image.Topic(name.topic); ok {
+		if p, ok := b.image.Partition(t.ID, name.index); ok {
+			return t, p, nil
+		}
 	}
-	p, ok := b.image.Partition(t.ID, name.index)
-	if !ok {
-		return nil, nil, fmt.Errorf("%w: %s-%d", metadata.ErrUnknownTopic, name.topic, name.index)
+	if b.unknown++; b.unknown > b.cfg.MaxRecords {
+		return nil, nil, metadata.ErrUnknownTopic
 	}
-	return t, p, nil
+	return nil, nil, fmt.Errorf("%w: %s-%d", metadata.ErrUnknownTopic, name.topic, name.index)
 }
 
 // add makes a record part of the decision, unless that were too much at once.

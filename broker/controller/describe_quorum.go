@@ -65,8 +65,9 @@ func (v *View) DescribeQuorum(req *kmsg.DescribeQuorumRequest) *kmsg.DescribeQuo
 	for i := range req.Topics {
 		t := kmsg.NewDescribeQuorumResponseTopic()
 		t.Topic = req.Topics[i].Topic
+		unknown := fmt.Errorf("%w: %s; the metadata log is %s-0", metadata.ErrUnknownTopic, t.Topic, ClusterMetadata)
 		for _, p := range req.Topics[i].Partitions {
-			t.Partitions = append(t.Partitions, v.describeQuorum(t.Topic, p.Partition))
+			t.Partitions = append(t.Partitions, v.describeQuorum(t.Topic, p.Partition, unknown))
 		}
 		resp.Topics = append(resp.Topics, t)
 	}
@@ -76,16 +77,14 @@ func (v *View) DescribeQuorum(req *kmsg.DescribeQuorumRequest) *kmsg.DescribeQuo
 	return resp
 }
 
-func (v *View) describeQuorum(topic string, partition int32) kmsg.DescribeQuorumResponseTopicPartition {
+func (v *View) describeQuorum(topic string, partition int32, unknown error) kmsg.DescribeQuorumResponseTopicPartition {
 	dp := kmsg.NewDescribeQuorumResponseTopicPartition()
 	dp.Partition = partition
 	dp.LeaderID, dp.LeaderEpoch, dp.HighWatermark = int32(metadata.NoNode), -1, -1
-	dp.CurrentVoters = []kmsg.DescribeQuorumResponseTopicPartitionReplicaState{}
-	dp.Observers = []kmsg.DescribeQuorumResponseTopicPartitionReplicaState{}
 	var err error
 	switch {
 	case topic != ClusterMetadata || partition != 0:
-		err = fmt.Errorf("%w: %s-%d; the metadata log is %s-0", metadata.ErrUnknownTopic, topic, partition, ClusterMetadata)
+		err = unknown
 	case !v.Quorum.Leading:
 		err = fmt.Errorf("%w: this is node %d", metadata.ErrNotQuorumLeader, v.Self)
 	}

@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
@@ -10,7 +12,8 @@ import (
 //
 // Behavior:
 //   - Null topics ask for all. Partitions that are not being reassigned, or do
-//     not exist, are left out, and so are topics of which none is left.
+//     not exist, are left out, and so are topics of which none is left. Of each
+//     topic they are by index, each once.
 //   - Replicas has all of the partition's, those that are added and removed
 //     included.
 
@@ -43,7 +46,7 @@ func (v *View) ListPartitionReassignments(req *kmsg.ListPartitionReassignmentsRe
 			continue
 		}
 		var list []kmsg.ListPartitionReassignmentsResponseTopicPartition
-		for _, index := range asked.Partitions {
+		for _, index := range slices.Compact(slices.Sorted(slices.Values(asked.Partitions))) {
 			if p, ok := v.Image.Partition(t.ID, index); ok {
 				list = appendReassignment(list, p)
 			}
