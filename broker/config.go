@@ -6,6 +6,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/quorum"
+	"github.com/pawlbroker/pawl/broker/wire"
 )
 
 // Config of a node. Start from DefaultConfig; the zero value is not valid.
@@ -18,6 +19,16 @@ type Config struct {
 	// are told the address they came to. Kafka: advertised.listeners.
 	Host string
 	Port int32
+	// Controllers are the nodes that vote in the metadata quorum, and where they
+	// listen for nodes. Every node is told the same; none means this node alone.
+	// Kafka: controller.quorum.voters.
+	Controllers []wire.Peer
+	// PeerHost and PeerPort are where other nodes are told to connect to.
+	PeerHost string
+	PeerPort int32
+	// Directory was drawn when the data directory was first used. Kafka:
+	// directory.id.
+	Directory [16]byte
 	// Rack is where the node stands, or empty. Kafka: broker.rack.
 	Rack string
 	// Broker is Kafka's broker configuration, by Kafka's names.

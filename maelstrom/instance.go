@@ -32,7 +32,7 @@ func start(cfg Config, name string, link *link, logger *slog.Logger) (*instance,
 	if err != nil {
 		return nil, fmt.Errorf("node name %q: want n and a number", name)
 	}
-	dir, err := host.OpenDirectory(root, metadata.NodeID(id), "")
+	dir, err := host.OpenDirectory(root, metadata.NodeID(id), "", "")
 	if err != nil {
 		return nil, err
 	}

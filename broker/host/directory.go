@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -46,16 +47,17 @@ type Directory struct {
 
 // OpenDirectory takes the data directory root for node, and writes down there
 // whose it is if nobody did before. That is durable once a store was opened in
-// it, which comes before anything that a client is told. A clusterID that is empty means the one in
-// the directory, or a new one. An error matches vfs.ErrLocked if another
-// process has the directory and ErrDirectory if another node does.
-func OpenDirectory(root string, node metadata.NodeID, clusterID string) (*Directory, error) {
+// it, which comes before anything that a client is told. A clusterID that is
+// empty means the one in the directory; if there is none either it is fresh, and
+// if that is empty too a new one is drawn. An error matches vfs.ErrLocked if
+// another process has the directory and ErrDirectory if another node does.
+func OpenDirectory(root string, node metadata.NodeID, clusterID, fresh string) (*Directory, error) {
 	lock, err := vfs.Lock(root)
 	if err != nil {
 		return nil, err
 	}
 	d := &Directory{FS: vfs.OS(root), lock: lock}
-	d.Identity, d.First, err = identify(d.FS, node, clusterID)
+	d.Identity, d.First, err = identify(d.FS, node, clusterID, fresh)
 	if err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("%s: %w", root, err)
@@ -66,11 +68,13 @@ func OpenDirectory(root string, node metadata.NodeID, clusterID string) (*Direct
 // Close gives the directory up.
 func (d *Directory) Close() error { return d.lock.Close() }
 
-func identify(fsys vfs.FS, node metadata.NodeID, clusterID string) (id Identity, first bool, err error) {
+func identify(fsys vfs.FS, node metadata.NodeID, clusterID, fresh string) (id Identity, first bool, err error) {
 	text, err := readFile(fsys, metaName)
 	if errors.Is(err, fs.ErrNotExist) {
-		if clusterID == "" {
-			clusterID = newID()
+		for _, one := range []string{fresh, newID()} {
+			if clusterID == "" {
+				clusterID = one
+			}
 		}
 		id = Identity{ClusterID: clusterID, Node: node, DirectoryID: newID()}
 		return id, true, format(fsys, id)
@@ -83,9 +87,9 @@ func identify(fsys vfs.FS, node metadata.NodeID, clusterID string) (id Identity,
 	case err != nil:
 		return id, false, err
 	case id.Node != node:
-		return id, false, fmt.Errorf("%w: node.id is %d, want %d", ErrDirectory, id.Node, node)
+		return id, false, fmt.Errorf("%w: it belongs to node %d, not %d; give every node a directory of its own", ErrDirectory, id.Node, node)
 	case clusterID != "" && id.ClusterID != clusterID:
-		return id, false, fmt.Errorf("%w: cluster.id is %s, want %s", ErrDirectory, id.ClusterID, clusterID)
+		return id, false, fmt.Errorf("%w: it belongs to cluster %s, not %s", ErrDirectory, id.ClusterID, clusterID)
 	}
 	return id, false, nil
 }
@@ -146,16 +150,44 @@ func readFile(fsys vfs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, 0, size))
 }
 
-// newID draws a random UUID in Kafka's form. Kafka's own never begin with '-',
-// because its tools would take them for options.
+// newID draws a random UUID in Kafka's form.
 func newID() string {
 	for {
 		var id [16]byte
 		rand.Read(id[:]) // never fails
-		id[6] = id[6]&0x0f | 0x40
-		id[8] = id[8]&0x3f | 0x80
-		if s := base64.RawURLEncoding.EncodeToString(id[:]); s[0] != '-' {
+		if s, ok := textOf(id, 4); ok {
 			return s
 		}
 	}
+}
+
+// textOf makes bytes a UUID of the given version in Kafka's form, unless it would
+// begin with '-': Kafka's tools would take it for an option.
+func textOf(id [16]byte, version byte) (string, bool) {
+	id[6] = id[6]&0x0f | version<<4
+	id[8] = id[8]&0x3f | 0x80
+	s := base64.RawURLEncoding.EncodeToString(id[:])
+	return s, s[0] != '-'
+}
+
+// DeriveClusterID makes a cluster's id of what all of its nodes are told alike,
+// so that they agree on it before they know each other.
+func DeriveClusterID(told string) string {
+	for n := 0; ; n++ {
+		sum := sha256.Sum256(fmt.Appendf(nil, "pawl cluster %d %s", n, told))
+		if s, ok := textOf([16]byte(sum[:16]), 8); ok {
+			return s
+		}
+	}
+}
+
+// Bytes is the directory's id as it goes over the wire. An id that is not 16
+// bytes in Kafka's form, which only another program can have written, is made so.
+func (id Identity) Bytes() [16]byte {
+	p, err := base64.RawURLEncoding.DecodeString(id.DirectoryID)
+	if err != nil || len(p) != 16 {
+		sum := sha256.Sum256([]byte(id.DirectoryID))
+		return [16]byte(sum[:16])
+	}
+	return [16]byte(p)
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -12,20 +13,20 @@ import (
 
 func TestDirectoryKeepsItsIdentity(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "data")
-	first, err := OpenDirectory(root, 3, "")
+	first, err := OpenDirectory(root, 3, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !first.First || len(first.ClusterID) != 22 || len(first.DirectoryID) != 22 || first.ClusterID == first.DirectoryID {
 		t.Errorf("%+v", first)
 	}
-	if _, err := OpenDirectory(root, 3, ""); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := OpenDirectory(root, 3, "", ""); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("a directory in use: %v", err)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := OpenDirectory(root, 3, first.ClusterID)
+	again, err := OpenDirectory(root, 3, first.ClusterID, "fresh")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,7 @@ func TestDirectoryKeepsItsIdentity(t *testing.T) {
 		node    metadata.NodeID
 		cluster string
 	}{{4, ""}, {3, "anotherClusterXXXXXXXX"}} {
-		if _, err := OpenDirectory(root, c.node, c.cluster); !errors.Is(err, ErrDirectory) {
+		if _, err := OpenDirectory(root, c.node, c.cluster, c.cluster); !errors.Is(err, ErrDirectory) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -56,7 +57,7 @@ func TestDirectoryOfUnknownFormIsRefused(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(root, metaName), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenDirectory(root, 1, ""); !errors.Is(err, ErrDirectory) {
+		if _, err := OpenDirectory(root, 1, "", ""); !errors.Is(err, ErrDirectory) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -68,7 +69,7 @@ func TestDirectoryThatKafkaFormattedIsRead(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, metaName), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, err := OpenDirectory(root, 1, "")
+	d, err := OpenDirectory(root, 1, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,9 +92,38 @@ func TestFormatSurvivesACrashBeforeTheRename(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, metaTemp), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d, err := OpenDirectory(root, 1, "")
+	d, err := OpenDirectory(root, 1, "", "")
 	if err != nil || !d.First {
 		t.Fatal(err)
 	}
 	d.Close()
+}
+
+func TestClusterIDIsDerivedOnlyForAFreshDirectory(t *testing.T) {
+	derived := DeriveClusterID("1@a:1,2@b:1")
+	if len(derived) != 22 || derived[0] == '-' || derived != DeriveClusterID("1@a:1,2@b:1") || derived == DeriveClusterID("1@a:1,2@b:2") {
+		t.Errorf("derived %q", derived)
+	}
+	root := filepath.Join(t.TempDir(), "data")
+	for _, fresh := range []string{derived, "other"} { // with another list of controllers the cluster is still the same
+		d, err := OpenDirectory(root, 1, "", fresh)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.ClusterID != derived {
+			t.Errorf("cluster %q, want %q", d.ClusterID, derived)
+		}
+		d.Close()
+	}
+}
+
+func TestDirectoryIDGoesOverTheWire(t *testing.T) {
+	id := Identity{DirectoryID: newID()}
+	sent := id.Bytes()
+	if got := base64.RawURLEncoding.EncodeToString(sent[:]); got != id.DirectoryID {
+		t.Errorf("%s, want %s", got, id.DirectoryID)
+	}
+	if (Identity{DirectoryID: "odd"}).Bytes() == (Identity{DirectoryID: "even"}).Bytes() {
+		t.Error("ids that are not UUIDs are the same")
+	}
 }
