@@ -73,7 +73,7 @@ const checkpointRetry = 1_000_000_000
 func New(cfg Config, env Env) *Node {
 	n := &Node{
 		cfg: cfg, env: env,
-		table:      partition.New(cfg.Partition),
+		table:      partition.New(cfg.Partition, env.Rand),
 		controller: controller.New(controllerConfig(cfg)),
 		recovered:  make(map[storage.LogID]*storage.RecoveredLog),
 	}
@@ -169,7 +169,7 @@ func (n *Node) jobDone(res job.Result) {
 	case job.Append:
 		n.noteSpace(res.Err)
 		n.table.Done(res, n.moment(), &n.out)
-	case job.Read, job.Lookup:
+	case job.Read, job.Lookup, job.Truncate, job.Reset:
 		n.table.Done(res, n.moment(), &n.out)
 	case job.SaveQuorum:
 		n.noteSpace(res.Err)
@@ -200,7 +200,7 @@ func survivable(res job.Result) bool {
 	switch res.Job.(type) {
 	case job.Read, job.Lookup:
 		return true
-	case job.Append, job.Truncate:
+	case job.Append, job.Truncate, job.Reset:
 		var damage *storage.DamageError
 		return errors.Is(res.Err, storage.ErrNoSpace) || errors.Is(res.Err, storage.ErrNotNext) || errors.As(res.Err, &damage)
 	case job.Delete:

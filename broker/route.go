@@ -31,7 +31,7 @@ func (n *Node) request(r Request) {
 	case *kmsg.FetchRequest:
 		n.table.Fetch(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.ListOffsetsRequest:
-		n.table.ListOffsets(r.Caller, &r.Request, &n.out)
+		n.table.ListOffsets(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.OffsetForLeaderEpochRequest:
 		n.table.OffsetForLeaderEpoch(r.Caller, &r.Request, &n.out)
 	case *kmsg.MetadataRequest:

@@ -1,19 +1,21 @@
 package partition
 
-// What the cluster's metadata makes of a node's partitions: which it leads,
+// What the cluster's metadata make of a node's partitions: which it leads,
 // which it follows, and what it keeps until somebody leads them.
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/producer"
 	"github.com/pawlbroker/pawl/broker/replica"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/job"
-	"github.com/pawlbroker/pawl/storage/record"
 )
 
 // Assignment is one partition that this node has a replica of, as an image of
@@ -23,6 +25,7 @@ type Assignment struct {
 	Partition *metadata.Partition
 	// MinISR is how many in-sync replicas the partition must have so that what is
 	// produced with acks=all is taken and committed. Kafka: min.insync.replicas.
+	// What is more than there are replicas counts as that many.
 	MinISR int
 }
 
@@ -36,49 +39,6 @@ type BrokerInfo struct {
 	Port   int32
 }
 
-// BrokerState is a member of an ISR, and the registration that is meant.
-//
-// Source: KIP-903.
-type BrokerState struct {
-	Node  metadata.NodeID
-	Epoch metadata.BrokerEpoch
-}
-
-// ISRProposal is what a leader asks the controller to make of a partition's
-// in-sync replicas. What became of it is told by Table.ISRDecided.
-//
-// Source: KIP-497.
-type ISRProposal struct {
-	Log            storage.LogID
-	LeaderEpoch    record.LeaderEpoch
-	PartitionEpoch metadata.PartitionEpoch // of the state that is to be changed
-	ISR            []BrokerState           // in the order of the replicas
-	Recovered      bool                    // the leader has recovered from an unclean election
-}
-
-// Follow is whom a partition is to be fetched from, and from where on. It takes
-// the place of what was said of the partition before; an answer to a fetch that
-// was sent before it is of no use any more.
-type Follow struct {
-	Log              storage.LogID
-	Leader           metadata.NodeID // NoNode: from nobody any more
-	LeaderEpoch      record.LeaderEpoch
-	Offset           record.Offset      // log end offset
-	LastFetchedEpoch record.LeaderEpoch // of the record before Offset, or NoEpoch
-	LogStart         record.Offset
-	HighWatermark    record.Offset
-	Paused           bool // not now; another Follow will come
-}
-
-// ProgressTo is how far one followed partition is on this node's disk, for its
-// leader.
-type ProgressTo struct {
-	To          metadata.NodeID
-	Log         storage.LogID
-	LeaderEpoch record.LeaderEpoch
-	Durable     record.Offset
-}
-
 // SetImage says what the cluster's metadata is. The table looks up there what it
 // does not hold itself.
 func (t *Table) SetImage(m metadata.Image) { t.image = m }
@@ -87,12 +47,24 @@ func (t *Table) SetImage(m metadata.Image) { t.image = m }
 // there are, by id. It comes before the first Assign, and whenever something of
 // it has changed.
 func (t *Table) SetBrokers(self metadata.NodeID, epoch metadata.BrokerEpoch, brokers []BrokerInfo, at Moment, out *Out) {
-	t.self, t.epoch, t.brokers = self, epoch, brokers
+	again := t.node.Self == self && t.node.Epoch != epoch
+	t.brokers = brokers
+	t.node.Self, t.node.Epoch, t.node.Brokers = self, epoch, make([]replica.Broker, len(brokers))
+	for i := range brokers {
+		b := &brokers[i]
+		t.node.Brokers[i] = replica.Broker{ID: b.Node, Epoch: b.Epoch, Active: b.Active}
+	}
+	// Only where a replica is missing can it matter who may be in sync.
+	for _, p := range slices.Clone(t.short) {
+		t.review(p, at, out)
+	}
+	if again {
+		for _, p := range t.sorted() {
+			p.replica.Forget()
+			t.report(p, at, out)
+		}
+	}
 }
-
-// Lease says until when this node may answer consumers for what it leads;
-// clock.Never is for ever.
-func (t *Table) Lease(until clock.Instant, at Moment, out *Out) { t.lease = until }
 
 // Assign makes a partition what an image says: led, followed, or kept until it
 // has a leader. rec is what was recovered of its log; it counts when the
@@ -104,16 +76,19 @@ func (t *Table) Assign(a Assignment, rec *storage.RecoveredLog, at Moment, out *
 	if p == nil {
 		p = t.add(a.Topic, id, rec, at, out)
 	}
-	if a.Partition.LeaderEpoch <= p.replica.Epoch() {
-		return
+	was := p.marks()
+	mp := a.Partition
+	if mp.LeaderEpoch >= p.replica.Epoch() && mp.Epoch >= p.replica.PartitionEpoch() {
+		p.spare = !slices.Contains(mp.ISR, t.node.Self) && !slices.Contains(mp.ELR, t.node.Self) && mp.Leader != t.node.Self
 	}
 	var ro replica.Out
-	if a.Partition.Leader == t.self {
-		p.replica.Lead(a.Partition.LeaderEpoch, &ro)
-	} else {
-		p.replica.Resign(replica.ErrNotLeader, &ro)
-	}
-	t.keep(ro.Done, at, out)
+	p.replica.Assigned(&replica.Term{
+		Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch, Epoch: mp.Epoch, Replicas: mp.Replicas, ISR: mp.ISR,
+		MinISR: max(1, min(a.MinISR, len(mp.Replicas)-len(mp.Adding))), Recovering: mp.Recovering,
+	}, &t.node, at.Now, &ro)
+	t.moved(p, was, &ro, at, out)
+	t.repair(p, out)
+	t.follow(p, at, out)
 }
 
 // add opens a partition.
@@ -125,18 +100,18 @@ func (t *Table) add(top Topic, id storage.LogID, rec *storage.RecoveredLog, at M
 	}
 	assert.That(tp.ID == top.ID, "partition: a topic's name is in use")
 	if n := int(id.Partition) + 1 - len(tp.partitions); n > 0 {
-		tp.partitions = append(slices.Grow(tp.partitions, n), make([]*Partition, n)...)
+		tp.partitions = append(tp.partitions, make([]*Partition, n)...)
 	}
-	p := &Partition{log: id, topic: tp}
+	p := &Partition{index: id.Partition, topic: tp, shortAt: -1, reviewAt: clock.Never}
 	tp.partitions[id.Partition] = p
 	tp.open++
 	if t.expireAt == clock.Never {
 		t.expireAt = at.Now.Add(expireEvery)
 	}
 	if rec == nil {
-		p.replica = *replica.New(0, 0, nil)
+		p.replica = *replica.New(0, 0, 0, nil)
 	} else {
-		p.recover(rec, at, out)
+		t.recover(p, rec, at, out)
 	}
 	return p
 }
@@ -157,12 +132,12 @@ func (t *Table) Drop(id storage.LogID, remove bool, err error, at Moment, out *O
 	}
 	var ro replica.Out
 	p.replica.Resign(err, &ro)
-	t.keep(ro.Done, at, out)
-	waiting := p.waiting()
-	p.parked, p.damage = nil, err
-	for _, f := range waiting {
-		t.serve(f, at, out)
-	}
+	t.keep(ro.Done, out)
+	t.note(p)
+	t.follow(p, at, out)
+	p.damage = err
+	t.news(p, false, at, out)
+	p.watch.Clear()
 	if remove {
 		out.Jobs = append(out.Jobs, job.Delete{Log: id})
 	}
@@ -183,11 +158,70 @@ func (t *Table) find(name string, index int32) (*Partition, error) {
 	return nil, fmt.Errorf("%w: %s-%d", metadata.ErrUnknownTopic, name, index)
 }
 
+// findByID is find for a topic that is named by its id.
+func (t *Table) findByID(id metadata.TopicID, index int32) (*Partition, error) {
+	if p := t.partition(storage.LogID{Topic: id, Partition: index}); p != nil {
+		return p, p.damage
+	}
+	top, ok := t.image.TopicByID(id)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%w: %s", metadata.ErrUnknownTopicID, id)
+	case index >= 0 && index < top.Partitions:
+		return nil, fmt.Errorf("%w: this node has no replica of %s-%d", replica.ErrNotLeader, top.Name, index)
+	}
+	return nil, fmt.Errorf("%w: %s-%d", metadata.ErrUnknownTopic, top.Name, index)
+}
+
 // partition returns the open partition of a log, or nil.
 func (t *Table) partition(id storage.LogID) *Partition {
 	tp := t.ids[id.Topic]
-	if tp == nil || int(id.Partition) >= len(tp.partitions) {
+	if tp == nil || id.Partition < 0 || int(id.Partition) >= len(tp.partitions) {
 		return nil
 	}
 	return tp.partitions[id.Partition]
+}
+
+// spoil makes the partition refuse everything because of err.
+func (t *Table) spoil(p *Partition, err error, at Moment, out *Out) {
+	if p.damage != nil {
+		return
+	}
+	assert.Reached("partition: damaged")
+	p.damage = err
+	attrs := append(p.attrs(), slog.String("error", err.Error()))
+	var d *storage.DamageError
+	if errors.As(err, &d) {
+		attrs = append(attrs, slog.String("file", d.File), slog.Int64("position", d.Pos))
+	}
+	out.Lines = append(out.Lines, Line{slog.LevelError, "partition is damaged and not served", attrs})
+	out.Damaged = append(out.Damaged, p.log())
+	t.news(p, false, at, out)
+	t.repair(p, out)
+	t.follow(p, at, out)
+}
+
+// repair gives up a damaged log, to fetch it again, once nobody counts on it: as
+// long as it may have what no other replica has, an operator may want it.
+func (t *Table) repair(p *Partition, out *Out) {
+	var d *storage.DamageError
+	if !p.spare || !errors.As(p.damage, &d) || !p.replica.Resettable() {
+		return
+	}
+	assert.Reached("partition: damaged log given up")
+	out.Lines = append(out.Lines, Line{slog.LevelWarn, "damaged log is given up, to be fetched from the leader", p.attrs()})
+	p.replica.Reset()
+	out.Jobs = append(out.Jobs, job.Reset{Log: p.log()})
+}
+
+// attrs name the partition in a line.
+func (p *Partition) attrs() []slog.Attr {
+	return []slog.Attr{slog.String("topic", p.topic.Name), slog.Int("partition", int(p.index))}
+}
+
+func batchOf(b storage.BatchInfo) producer.Batch {
+	return producer.Batch{
+		ID: b.ProducerID, Epoch: b.ProducerEpoch, First: b.BaseSequence,
+		Last: b.BaseSequence.Add(int32(b.LastOffset - b.BaseOffset)), Base: b.BaseOffset, Next: b.LastOffset + 1,
+	}
 }

@@ -1,23 +1,39 @@
 package partition
 
-// Fetch (key 1), versions 4 to 12.
+// Fetch (key 1), versions 4 to 17, of clients and of followers.
 //
 // Behaviour:
 //   - Answered at once if any partition has an error or if at least min bytes
-//     are there over all partitions; else parked until there are, or until
-//     max wait has passed.
+//     are there over all partitions; else it waits until there are, or until max
+//     wait has passed. What a follower has not been told of the high watermark
+//     ends its wait too (as KIP-1166 has it), so that its consumers are not late.
 //   - Whole batches only, from the one that holds the asked offset: a client
 //     skips what it did not ask for. The first batch found is given even if it
 //     is larger than max bytes (KIP-74), so that a fetch always progresses.
 //   - Consumers see what is committed: nothing at or above the high watermark.
-//     Offsets between it and the log end are waited for, not refused.
-//   - Sessions (KIP-227) are declined with session id 0; a request that names a
-//     session is answered FETCH_SESSION_ID_NOT_FOUND, and the client starts over.
+//     Offsets between it and the log end are waited for, not refused. Followers
+//     are given what is on the leader's disk.
+//   - What a leader answers to a consumer is never older than what the consumer
+//     may know: it must hold its lease, and know of all that was committed before
+//     its time. Until then the fetch waits, and in the end is answered
+//     NOT_LEADER_OR_FOLLOWER or OFFSET_NOT_AVAILABLE (before version 11, which
+//     does not know that, NOT_LEADER_OR_FOLLOWER).
+//   - A follower serves consumers too (version 11, KIP-392), below its own high
+//     watermark. It needs no lease to be right about that: what is committed
+//     stays. But its end may be an old one, by about replica.lag.time.max.ms at
+//     most: it serves while the metadata have it in sync and its broker is
+//     known to live. Consumers are sent there by the leader if they name the
+//     rack it is in, and the leader is not in that rack.
+//   - The log of a fetcher that names the epoch of its last record is compared
+//     with the leader's (KIP-595).
+//   - Sessions (KIP-227) are package session's.
 //   - Records that are not in memory are looked for, and checked the first time
 //     since the start, by a job; damage is answered KAFKA_STORAGE_ERROR.
 //
 // Versions: 5 adds the log start offset, 7 sessions, 9 the current leader epoch
-// (KIP-320), 11 the client's rack (KIP-392, ignored), 12 is flexible.
+// (KIP-320), 11 the client's rack (KIP-392), 12 is flexible and has the last
+// fetched epoch, 13 topic ids, 15 the replica's broker epoch (KIP-903), 16 who
+// leads instead (KIP-951).
 
 import (
 	"time"
@@ -25,14 +41,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/session"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/job"
-	"github.com/pawlbroker/pawl/storage/record"
 )
 
-// maxFetchWait bounds how long a fetch may be parked, whatever it asks for.
+// maxFetchWait bounds how long a fetch may wait, whatever it asks for.
 const maxFetchWait = 5 * time.Minute
 
 type fetchState uint8
@@ -45,24 +62,33 @@ const (
 
 // fetch is one Fetch request that is being answered.
 type fetch struct {
+	asker
 	caller   wire.Caller
+	session  *session.Session
 	state    fetchState
+	known    bool // it is in the table's lists
+	starving bool // it is in the table's list of those that wait for the lease
 	minBytes int64
 	maxBytes int64
 	deadline clock.Instant
-	failed   bool // a partition has an error: do not wait
+	found    int64 // bytes that there are, while it waits
 	parts    []fetchPart
 	jobs     int // reads that are out
 	resp     wire.FetchResponse
 }
 
-// fetchPart is one partition of a fetch.
+// asker is who fetches.
+type asker struct {
+	peer    metadata.NodeID // NoPeer for a client
+	process metadata.BrokerEpoch
+	version int16
+	rack    string // of a client
+}
+
+// fetchPart is one partition of an answer.
 type fetchPart struct {
-	part   *Partition // nil if there is an error
-	offset record.Offset
-	max    int64
-	cold   bool // must be read by a job
-	entry  *wire.FetchPartition
+	sight
+	entry *session.Entry
 }
 
 // read is a job that a fetch waits for.
@@ -76,201 +102,211 @@ func (t *Table) Fetch(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 	body := req.Body.(*kmsg.FetchRequest)
 	t.Stats.FetchRequests++
 	f := &fetch{
+		asker:    asker{peer: req.Peer, process: metadata.BrokerEpoch(body.ReplicaState.Epoch), version: body.Version, rack: body.Rack},
 		caller:   c,
 		minBytes: min(int64(body.MinBytes), int64(max(body.MaxBytes, 0))),
 		maxBytes: min(int64(max(body.MaxBytes, 0)), t.cfg.FetchMaxBytes),
 		deadline: at.Now.Add(min(time.Duration(max(body.MaxWaitMillis, 0))*time.Millisecond, maxFetchWait)),
 		resp:     wire.FetchResponse{Version: body.Version},
 	}
-	if body.SessionID != 0 && body.SessionEpoch != -1 {
-		f.resp.ErrorCode = wire.Code(wire.ErrFetchSessionNotFound)
+	if f.peer != wire.NoPeer {
+		t.hurry(f.peer, at, out)
+	}
+	var ended session.Out
+	s, err := t.sessions.Begin(body, f.peer, at.Now, &ended)
+	t.endSessions(&ended, out)
+	if err != nil {
+		f.resp.ErrorCode = wire.Code(err)
 		out.reply(c, wire.Response{Body: &f.resp})
 		return
 	}
-	n := 0
-	for i := range body.Topics {
-		n += len(body.Topics[i].Partitions)
+	if before := t.fetches[s]; before != nil {
+		t.refuseFetch(before, wire.ErrInvalidSessionEpoch, out)
 	}
-	f.parts = make([]fetchPart, 0, n)
-	entries := make([]wire.FetchPartition, n)
-	f.resp.Topics = make([]wire.FetchTopic, len(body.Topics))
-	for i := range body.Topics {
-		top := &body.Topics[i]
-		f.resp.Topics[i].Topic = top.Topic
-		f.resp.Topics[i].Partitions, entries = entries[:len(top.Partitions)], entries[len(top.Partitions):]
-		for j := range top.Partitions {
-			f.add(t, top.Topic, &top.Partitions[j], &f.resp.Topics[i].Partitions[j])
-		}
-	}
+	f.session = s
 	t.serve(f, at, out)
 }
 
-// add takes in one partition of the request.
-func (f *fetch) add(t *Table, name string, ask *kmsg.FetchRequestTopicPartition, entry *wire.FetchPartition) {
-	entry.Partition = ask.Partition
-	fp := fetchPart{offset: record.Offset(ask.FetchOffset), max: int64(max(ask.PartitionMaxBytes, 0)), entry: entry}
-	p, err := t.find(name, ask.Partition)
-	if err == nil {
-		err = p.replica.CheckEpoch(record.LeaderEpoch(ask.CurrentLeaderEpoch))
+// hurry ends the wait of another node's fetch: there is a newer one.
+func (t *Table) hurry(peer metadata.NodeID, at Moment, out *Out) {
+	if f := t.peers[peer]; f != nil && f.state == waiting {
+		f.deadline = at.Now
+		t.serve(f, at, out)
 	}
-	if err == nil && (fp.offset < p.replica.LogStart() || fp.offset > p.replica.LogEnd()) {
-		err = storage.ErrOutOfRange
-	}
-	if err != nil {
-		f.fail(entry, err)
-	} else {
-		fp.part = p
-	}
-	f.parts = append(f.parts, fp)
 }
 
-// fail makes err the answer for one partition.
-func (f *fetch) fail(entry *wire.FetchPartition, err error) {
-	f.failed = true
-	entry.ErrorCode = wire.Code(err)
-	entry.HighWatermark, entry.LastStableOffset, entry.LogStartOffset = -1, -1, -1
-	entry.Records = storage.Region{}
+// endSessions answers the fetches of sessions that are no more.
+func (t *Table) endSessions(ended *session.Out, out *Out) {
+	for _, s := range ended.Ended {
+		if f := t.fetches[s]; f != nil {
+			t.refuseFetch(f, wire.ErrFetchSessionNotFound, out)
+		}
+	}
 }
 
-// serve answers a fetch if it need not wait any longer; else it is parked.
+// refuseFetch answers a whole fetch with an error.
+func (t *Table) refuseFetch(f *fetch, err error, out *Out) {
+	if f.state == answered {
+		return
+	}
+	f.state = answered
+	t.unpark(f)
+	f.resp.ErrorCode, f.resp.Topics = wire.Code(err), nil
+	out.reply(f.caller, wire.Response{Body: &f.resp})
+}
+
+// serve answers a fetch if it need not wait any longer; else it waits.
 func (t *Table) serve(f *fetch, at Moment, out *Out) {
 	if f.state != waiting {
 		return
 	}
-	found, cold := int64(0), 0
-	for i := range f.parts {
-		fp := &f.parts[i]
-		if fp.part == nil {
-			continue
-		}
-		if err := fp.part.damage; err != nil {
-			f.fail(fp.entry, err)
-			fp.part = nil
-			continue
-		}
-		limit := fp.part.replica.HighWatermark()
-		fp.cold, fp.entry.Records = false, storage.Region{}
-		if fp.offset >= limit {
-			continue
-		}
-		region, hot := fp.part.view.Find(fp.offset, limit, min(fp.max, f.maxBytes-found))
-		if !hot {
-			fp.cold = true
-			cold++
-			continue
-		}
-		fp.entry.Records = region
-		found += region.Len
+	late := at.Now >= f.deadline
+	if late && f.peer == wire.NoPeer && !f.session.Full() && !t.leased(at) {
+		// Entries that had nothing to tell are not looked at, and may have had
+		// something to tell elsewhere. So the client is to name them again.
+		t.dropSession(f.session)
+		t.refuseFetch(f, wire.ErrFetchSessionNotFound, out)
+		return
 	}
-	if !f.failed && cold == 0 && found < f.minBytes && at.Now < f.deadline {
+	found, cold, hasty := t.survey(f, late, at)
+	if !hasty && cold == 0 && found < f.minBytes && !late {
 		t.park(f)
 		return
 	}
+	f.session.Wait(false)
 	if cold == 0 {
 		t.answer(f, out)
 		return
 	}
 	f.state = reading
-	budget := f.maxBytes - found
+	t.remember(f)
+	budget := f.maxBytes
 	for i := range f.parts {
-		if fp := &f.parts[i]; fp.cold {
-			t.lastTicket++
-			t.reads[t.lastTicket] = read{f, i}
-			f.jobs++
-			out.Jobs = append(out.Jobs, job.Read{
-				Ticket: t.lastTicket, View: fp.part.view, From: fp.offset,
-				Limit: fp.part.replica.HighWatermark(), MaxBytes: min(fp.max, max(budget, 0)),
-			})
+		budget -= f.parts[i].region.Len
+	}
+	for i := range f.parts {
+		fp := &f.parts[i]
+		if !fp.cold {
+			continue
 		}
+		t.lastTicket++
+		t.reads[t.lastTicket] = read{f, i}
+		f.jobs++
+		out.Jobs = append(out.Jobs, job.Read{
+			Ticket: t.lastTicket, View: fp.part.view, From: fp.entry.Offset, Limit: fp.limit,
+			MaxBytes: min(int64(max(fp.entry.MaxBytes, 0)), max(budget, 0)),
+		})
 	}
 }
 
-// park makes a fetch wait for data on each of its partitions.
+// survey looks at what there is for a fetch, and what of it would be its answer.
+// Entries with nothing to tell are settled, unless all have to be named. What
+// cannot be judged yet is left out until the answer must be given, or must be
+// whole; then it is an error.
+func (t *Table) survey(f *fetch, late bool, at Moment) (found int64, cold int, hasty bool) {
+	full := f.session.Full()
+	left, some := f.maxBytes, false
+	f.parts = f.parts[:0]
+	for e := range f.session.Ready() {
+		v := t.look(e, &f.asker, left, at)
+		e.Found = v.bytes()
+		found += e.Found
+		switch {
+		case v.blocked != nil && !late:
+			v.hasty = false
+		case v.blocked != nil:
+			v.fail(v.blocked, f.version)
+		case v.region.Len > left && some:
+			v.put = v.region.Len
+			v.region = storage.Region{}
+		case v.region.Len > 0:
+			left -= v.region.Len
+			some = true
+		}
+		if v.leaseless {
+			t.starve(f)
+		}
+		hasty = hasty || v.hasty
+		if v.cold {
+			cold++
+		}
+		if full || v.told(e) {
+			f.parts = append(f.parts, fetchPart{v, e})
+		} else if v.blocked == nil && e.Watched() {
+			f.session.Settle(e)
+		}
+		if !full && left <= 0 && some {
+			break // the rest is for the next fetch
+		}
+	}
+	f.found = found
+	return found, cold, hasty
+}
+
+// park makes a fetch wait for news of its partitions.
 func (t *Table) park(f *fetch) {
-	for i := range f.parts {
-		p := f.parts[i].part
-		if p == nil {
-			continue
-		}
-		if contains(p.waiting(), f) {
-			continue
-		}
-		if p.parked == nil {
-			p.parked = &parked{}
-		}
-		if len(p.parked.fetches) >= p.parked.sweepAt {
-			p.parked.sweep()
-		}
-		p.parked.fetches = append(p.parked.fetches, f)
-	}
-	if !contains(t.conns[f.caller.Conn], f) {
-		t.conns[f.caller.Conn] = append(t.conns[f.caller.Conn], f)
-		t.deadlines.Add(f.deadline, f)
-	}
-}
-
-func contains(fs []*fetch, f *fetch) bool {
-	for _, g := range fs {
-		if g == f {
-			return true
-		}
-	}
-	return false
-}
-
-// parked is the fetches that wait for a partition's data. Some may be answered
-// already.
-type parked struct {
-	fetches []*fetch
-	sweepAt int // length of fetches at which the answered are dropped
-}
-
-func (p *parked) sweep() {
-	kept := p.fetches[:0]
-	for _, f := range p.fetches {
-		if f.state == waiting {
-			kept = append(kept, f)
-		}
-	}
-	clear(p.fetches[len(kept):])
-	p.fetches = kept
-	p.sweepAt = 2*len(kept) + 4
-}
-
-// waiting is the partition's parked fetches.
-func (p *Partition) waiting() []*fetch {
-	if p.parked == nil {
-		return nil
-	}
-	return p.parked.fetches
-}
-
-// wakeParked serves the fetches that wait for the partition's records.
-func (t *Table) wakeParked(p *Partition, at Moment, out *Out) {
-	fetches := p.waiting()
-	if len(fetches) == 0 {
+	clear(f.parts)
+	f.parts = f.parts[:0]
+	f.session.Wait(true)
+	if f.known {
 		return
 	}
-	for _, f := range fetches {
-		t.serve(f, at, out)
+	t.remember(f)
+	t.conns[f.caller.Conn] = append(t.conns[f.caller.Conn], f)
+	t.deadlines.Add(f.deadline, f)
+}
+
+// remember puts a fetch that is not answered at once into the table's lists.
+func (t *Table) remember(f *fetch) {
+	f.known = true
+	t.fetches[f.session] = f
+	if f.peer != wire.NoPeer {
+		t.peers[f.peer] = f
 	}
-	p.parked.sweep()
+}
+
+// news tells the fetches that wait for a partition that it changed. What is
+// appended only is of no interest to consumers.
+func (t *Table) news(p *Partition, appended bool, at Moment, out *Out) {
+	if p.watch.Empty() {
+		return
+	}
+	woken := p.watch.News(appended, t.woken[:0])
+	for _, e := range woken {
+		s := e.Session()
+		if s == nil {
+			continue
+		}
+		f := t.fetches[s]
+		v := t.look(e, &f.asker, f.maxBytes, at)
+		f.found += v.bytes() - e.Found
+		e.Found = v.bytes()
+		if v.leaseless {
+			t.starve(f)
+		}
+		if v.hasty || v.cold || f.found >= f.minBytes {
+			t.serve(f, at, out)
+		} else if v.blocked == nil && !s.Full() && !v.told(e) {
+			s.Settle(e)
+		}
+	}
+	clear(woken)
+	t.woken = woken[:0]
 }
 
 // readDone takes the result of a read.
-func (t *Table) readDone(j job.Read, res job.Result, out *Out) {
+func (t *Table) readDone(j job.Read, res job.Result, at Moment, out *Out) {
 	r, ok := t.reads[j.Ticket]
 	assert.That(ok, "partition: a read came back twice")
 	delete(t.reads, j.Ticket)
 	fp := &r.fetch.parts[r.index]
 	if res.Err != nil {
-		if t.partition(fp.part.log) == fp.part {
-			fp.part.spoilIfDamaged(res.Err, out)
+		if t.partition(fp.part.log()) == fp.part {
+			t.spoilIfDamaged(fp.part, res.Err, at, out)
 		}
-		r.fetch.fail(fp.entry, res.Err)
-		fp.part = nil
+		fp.fail(res.Err, r.fetch.version)
 	} else {
-		fp.entry.Records = res.Region
+		fp.region = res.Region
 	}
 	if r.fetch.jobs--; r.fetch.jobs == 0 {
 		t.answer(r.fetch, out)
@@ -285,31 +321,35 @@ func (t *Table) answer(f *fetch, out *Out) {
 	}
 	f.state = answered
 	t.unpark(f)
-	left, first := f.maxBytes, true
+	f.resp.SessionID = f.session.ID()
+	b := answerBuilder{t: t, f: f, left: f.maxBytes, topics: f.resp.Topics}
 	for i := range f.parts {
-		fp := &f.parts[i]
-		if fp.part == nil {
-			continue
-		}
-		e := fp.entry
-		e.HighWatermark = fp.part.replica.HighWatermark()
-		e.LastStableOffset = e.HighWatermark // no transactions: everything committed is stable
-		e.LogStartOffset = fp.part.replica.LogStart()
-		if e.Records.Len > left && !first {
-			e.Records = storage.Region{}
-		}
-		if e.Records.Len > 0 {
-			first = false
-			left -= e.Records.Len
-			t.Stats.BytesOut += e.Records.Len
-		}
+		b.add(&f.parts[i])
+	}
+	f.resp.Topics = b.topics
+	f.resp.Nodes = t.nodesOf(b.leaders)
+	if f.session.ID() == 0 {
+		t.dropSession(f.session)
 	}
 	out.reply(f.caller, wire.Response{Body: &f.resp})
 }
 
-// unpark forgets that a connection has the fetch parked. The partitions' lists
-// are swept later.
+// dropSession ends a session that nobody is going to use.
+func (t *Table) dropSession(s *session.Session) {
+	var ended session.Out
+	t.sessions.Close(s, &ended)
+}
+
+// unpark takes a fetch out of the table's lists.
 func (t *Table) unpark(f *fetch) {
+	if !f.known {
+		return
+	}
+	f.known = false
+	delete(t.fetches, f.session)
+	if t.peers[f.peer] == f {
+		delete(t.peers, f.peer)
+	}
 	fs := t.conns[f.caller.Conn]
 	for i, g := range fs {
 		if g != f {
@@ -322,4 +362,98 @@ func (t *Table) unpark(f *fetch) {
 		t.conns[f.caller.Conn] = append(fs[:i], fs[i+1:]...)
 		return
 	}
+}
+
+// ConnClosed forgets the fetches of a connection that wait for data.
+func (t *Table) ConnClosed(conn uint64, out *Out) {
+	fs := t.conns[conn]
+	delete(t.conns, conn)
+	for _, f := range fs {
+		f.state = answered
+		t.unpark(f)
+		f.session.Wait(false)
+		if f.session.Full() { // whoever asked never learned of the session
+			t.dropSession(f.session)
+		}
+		out.reply(f.caller, wire.Response{})
+	}
+}
+
+// Drain answers every fetch that waits for data, with what there is.
+func (t *Table) Drain(at Moment, out *Out) {
+	for {
+		f, ok := t.deadlines.Due(clock.Never - 1)
+		if !ok {
+			return
+		}
+		f.deadline = at.Now
+		t.serve(f, at, out)
+	}
+}
+
+// answerBuilder puts partitions into an answer, by topic.
+type answerBuilder struct {
+	t       *Table
+	f       *fetch
+	left    int64
+	some    bool
+	topics  []wire.FetchTopic
+	places  map[*session.Topic]int // in topics
+	leaders []metadata.NodeID
+}
+
+func (b *answerBuilder) add(fp *fetchPart) {
+	e := fp.entry
+	if e.Session() != b.f.session {
+		return // it was dropped from the session meanwhile
+	}
+	records := fp.region.Len > 0
+	if records && fp.region.Len > b.left && b.some {
+		records, fp.put = false, fp.region.Len
+	}
+	part := wire.FetchPartition{
+		Partition: e.Index(), ErrorCode: fp.code, HighWatermark: fp.highWatermark, LastStableOffset: fp.highWatermark,
+		LogStartOffset: fp.logStart, More: fp.more,
+	}
+	if records {
+		part.Records = fp.region
+		b.left -= fp.region.Len
+		b.some = true
+		b.count(fp.region.Len)
+	}
+	if fp.more != nil && fp.more.Leader != metadata.NoNode {
+		b.leaders = append(b.leaders, fp.more.Leader)
+	}
+	topic := b.topic(e.Topic())
+	topic.Partitions = append(topic.Partitions, part)
+	switch {
+	case fp.code != wire.CodeNone || fp.more != nil:
+		e.Fail()
+	default:
+		e.Tell(fp.highWatermark, fp.logStart, records)
+		if !records && fp.put == 0 && e.Watched() {
+			b.f.session.Settle(e)
+		}
+	}
+}
+
+func (b *answerBuilder) count(bytes int64) {
+	if b.f.peer == wire.NoPeer {
+		b.t.Stats.BytesOut += bytes
+	} else {
+		b.t.Stats.ReplicatedBytesOut += bytes
+	}
+}
+
+// topic returns the answer's part for a topic.
+func (b *answerBuilder) topic(of *session.Topic) *wire.FetchTopic {
+	if i, ok := b.places[of]; ok {
+		return &b.topics[i]
+	}
+	if b.places == nil {
+		b.places = make(map[*session.Topic]int, 1)
+	}
+	b.places[of] = len(b.topics)
+	b.topics = append(b.topics, wire.FetchTopic{Topic: of.Name, TopicID: of.ID})
+	return &b.topics[len(b.topics)-1]
 }

@@ -3,7 +3,7 @@ package partition
 import (
 	"slices"
 
-	"github.com/pawlbroker/pawl/broker/producer"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/replica"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/record"
@@ -22,6 +22,12 @@ type Glance struct {
 	Epochs        []replica.EpochStart
 	View          storage.View
 	Damage        error
+
+	Leader         metadata.NodeID // NoNode if nobody leads
+	PartitionEpoch metadata.PartitionEpoch
+	Leads          bool // this node does, and knows its log
+	Settled        bool // it knows what was committed before its time
+	InSync         bool // the metadata have this replica in sync
 }
 
 // Status is a partition as it is now, for checkers and operators.
@@ -29,7 +35,8 @@ type Status struct {
 	Glance
 	Producers    int
 	ProducerHash uint64 // of what is on disk
-	Parked       int    // fetches that wait for data, some of which may be answered
+	Parked       int    // fetches that wait, for all partitions together
+	Lags         []replica.Lag
 }
 
 // Glances tells f of the open partitions, by topic name and index.
@@ -51,9 +58,11 @@ func (t *Table) Glances(f func(Glance)) {
 
 func (p *Partition) glance() Glance {
 	return Glance{
-		Topic: p.topic.Name, Log: p.log, LeaderEpoch: p.replica.Epoch(), LogStart: p.replica.LogStart(),
+		Topic: p.topic.Name, Log: p.log(), LeaderEpoch: p.replica.Epoch(), LogStart: p.replica.LogStart(),
 		HighWatermark: p.replica.HighWatermark(), OnDisk: p.replica.OnDisk(), LogEnd: p.replica.LogEnd(),
 		Epochs: p.replica.Epochs(), View: p.view, Damage: p.damage,
+		Leader: p.replica.Leader(), PartitionEpoch: p.replica.PartitionEpoch(),
+		Leads: p.replica.Leads(), Settled: p.replica.Settled(), InSync: p.replica.InSync(),
 	}
 }
 
@@ -61,20 +70,9 @@ func (p *Partition) glance() Glance {
 func (t *Table) Status() []Status {
 	var out []Status
 	for _, p := range t.sorted() {
-		out = append(out, Status{
-			Glance: p.glance(), Producers: p.producers.Len(), ProducerHash: p.producers.Hash(p.replica.OnDisk()), Parked: len(p.waiting()),
-		})
+		st := Status{Glance: p.glance(), Producers: p.producers.Len(), ProducerHash: p.producers.Hash(p.replica.OnDisk()), Parked: len(t.fetches)}
+		p.replica.Lags(func(l replica.Lag) { st.Lags = append(st.Lags, l) })
+		out = append(out, st)
 	}
 	return out
-}
-
-// Replayed rebuilds the producer state of a log from what was recovered, and
-// returns its hash: what Status says after the node has recovered from it.
-func Replayed(rec *storage.RecoveredLog) (uint64, error) {
-	state, err := producer.Restore(rec.Snapshot, 0)
-	if err != nil {
-		return 0, err
-	}
-	replay(&state, rec, 0)
-	return state.Hash(rec.View.End()), nil
 }

@@ -29,7 +29,7 @@ func (t *Table) OffsetForLeaderEpoch(c wire.Caller, req *wire.Request, out *Out)
 			rp.Partition = ask.Partition
 			p, err := t.find(top.Topic, ask.Partition)
 			if err == nil {
-				err = p.replica.CheckEpoch(record.LeaderEpoch(ask.CurrentLeaderEpoch))
+				err = p.replica.CheckLeader(record.LeaderEpoch(ask.CurrentLeaderEpoch))
 			}
 			if err != nil {
 				rp.ErrorCode = wire.Code(err)

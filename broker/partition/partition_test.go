@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func (s *story) start() *storage.Recovered {
 	if res.Err != nil {
 		s.t.Fatal(res.Err)
 	}
-	s.table = New(DefaultConfig())
+	s.table = New(DefaultConfig(), rand.New(rand.NewPCG(1, 2)))
 	s.queue = nil
 	return res.Recovered
 }
@@ -175,7 +176,7 @@ func (s *story) fetch(offset int64, wait, minBytes, maxBytes int32, topics ...st
 		req.Topics = append(req.Topics, rt)
 	}
 	var out Out
-	s.table.Fetch(s.caller(), &wire.Request{Body: req}, s.at, &out)
+	s.table.Fetch(s.caller(), &wire.Request{Body: req, Peer: wire.NoPeer}, s.at, &out)
 	s.act(out)
 }
 
@@ -255,7 +256,7 @@ func (s *story) command(d *datadriven.TestData) {
 		rt.Partitions = append(rt.Partitions, p)
 		req.Topics = append(req.Topics, rt)
 		var out Out
-		s.table.ListOffsets(s.caller(), &wire.Request{Body: req}, &out)
+		s.table.ListOffsets(s.caller(), &wire.Request{Body: req, Peer: wire.NoPeer}, s.at, &out)
 		s.act(out)
 	case "epoch-end":
 		req := kmsg.NewPtrOffsetForLeaderEpochRequest()
@@ -267,7 +268,7 @@ func (s *story) command(d *datadriven.TestData) {
 		rt.Partitions = append(rt.Partitions, p)
 		req.Topics = append(req.Topics, rt)
 		var out Out
-		s.table.OffsetForLeaderEpoch(s.caller(), &wire.Request{Body: req}, &out)
+		s.table.OffsetForLeaderEpoch(s.caller(), &wire.Request{Body: req, Peer: wire.NoPeer}, &out)
 		s.act(out)
 	case "run":
 		s.run(int(num("jobs", int64(len(s.queue)))))

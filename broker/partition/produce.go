@@ -8,15 +8,19 @@ package partition
 //   - acks=0 is answered by nothing, when the batch is stored: until then it
 //     takes the memory it was admitted with. If an entry could not be stored the
 //     connection is closed, so that the client notices.
-//   - acks=1 and acks=-1 (all) wait until the batch is durable (pawl.flush=os:
-//     in the page cache) and committed.
+//   - acks=1 waits until the batch is durable here (pawl.flush=os: in the page
+//     cache), acks=-1 (all) until it is on every in-sync replica. With fewer of
+//     those than min.insync.replicas the latter is refused,
+//     NOT_ENOUGH_REPLICAS, and if they become fewer while it waits,
+//     NOT_ENOUGH_REPLICAS_AFTER_APPEND: its records may or may not stay.
 //   - A batch that repeats one of a producer's last five is answered with the
 //     first one's offset, and only once that is durable.
 //   - A request that is not done within its timeout is answered
 //     REQUEST_TIMED_OUT: its records may or may not be stored.
+//   - A node that does not lead says who does, and where that is.
 //
 // Versions: 5 adds the log start offset, 8 errors per record (KIP-467), 9 is
-// flexible, 10 the leader's address on errors (KIP-951, not sent).
+// flexible, 10 the leader's address on errors (KIP-951).
 
 import (
 	"errors"
@@ -41,7 +45,6 @@ import (
 const sweepEvery = 200 * time.Millisecond
 
 // acks is how many replicas must have a batch before the client is answered.
-// One replica is all there are, so 1 and all are the same.
 type acks int16
 
 const (
@@ -65,11 +68,13 @@ type produce struct {
 	answered bool
 	deadline clock.Instant
 	resp     kmsg.ProduceResponse
+	tickets  []replica.Ticket // of the promises that were made for it
 
 	// Room for the usual case of one partition, so that it costs no more
 	// allocations.
 	topic     [1]kmsg.ProduceResponseTopic
 	partition [1]kmsg.ProduceResponseTopicPartition
+	ticket    [1]replica.Ticket
 }
 
 // promise is one entry of a produce that waits for its replica.
@@ -111,7 +116,7 @@ func (t *Table) Produce(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 	p := &produce{caller: c, acks: acks(body.Acks), deadline: at.Now.Add(time.Duration(max(body.TimeoutMillis, 0)) * time.Millisecond)}
 	p.resp.Default()
 	p.resp.SetVersion(body.Version)
-	p.resp.Topics = p.topic[:0]
+	p.resp.Topics, p.tickets = p.topic[:0], p.ticket[:0]
 	p.left = 1 // holds the answer back until every entry was looked at
 	i := 0
 	for _, top := range body.Topics {
@@ -129,6 +134,7 @@ func (t *Table) Produce(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 			p.left++
 			if err := t.produceOne(p, entry, top.Topic, req.Produce[i], body.TransactionID != nil, at, out); err != nil {
 				p.refuse(entry, req.Produce[i], err)
+				t.redirectProduce(p, entry, top.Topic, err)
 			}
 			i++
 		}
@@ -153,6 +159,12 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 	if err != nil {
 		return err
 	}
+	if !part.replica.Leads() {
+		return replica.ErrNotLeader
+	}
+	if p.acks == acksAll && part.replica.UnderMinISR() {
+		return wire.ErrNotEnoughReplicas
+	}
 	if e.Err != nil {
 		return e.Err
 	}
@@ -170,21 +182,20 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 	}
 	entry.LogStartOffset = int64(part.replica.LogStart())
 	ticket := t.promises.add(promise{p, entry, part})
+	p.tickets = append(p.tickets, ticket)
 	if base >= 0 {
 		t.Stats.Duplicates++
 		var ro replica.Out
-		part.replica.Await(base, next, ticket, &ro)
-		t.keep(ro.Done, at, out)
+		part.replica.Await(base, next, p.acks == acksAll, ticket, &ro)
+		t.keep(ro.Done, out)
 		return nil
 	}
-	if _, err := part.replica.Produce(e.Batch, ticket); err != nil {
-		t.promises.take(ticket)
-		return err
-	}
+	_, err = part.replica.Produce(e.Batch, p.acks == acksAll, ticket)
+	assert.That(err == nil, "partition: a leader refuses a batch")
 	info.Base, info.Next = e.Batch.BaseOffset(), e.Batch.NextOffset()
 	part.producers.Add(info, at.Now)
 	w := storage.Write{
-		Log: part.log, Batches: []record.Batch{e.Batch}, SegmentBytes: cfg.SegmentBytes,
+		Log: part.log(), Batches: []record.Batch{e.Batch}, SegmentBytes: cfg.SegmentBytes,
 		PageCache: cfg.PageCache, AppendTime: record.NoTimestamp,
 	}
 	if cfg.TimestampType == metadata.LogAppendTime {
@@ -246,27 +257,37 @@ func (t *Table) touch(p *Partition) {
 
 // appended takes the result of an append.
 func (t *Table) appended(j job.Append, res job.Result, at Moment, out *Out) {
+	if j.Fetched {
+		for _, b := range j.Batches {
+			t.followed -= int64(len(b))
+		}
+	}
 	p := t.partition(j.Log)
 	if p == nil {
 		return // the topic is gone, and everyone who waited was told
 	}
+	was := p.marks()
 	var ro replica.Out
-	if res.Err != nil {
-		end := p.replica.Rejected(res.Err, &ro)
-		p.producers.Rollback(end)
-	} else {
+	switch {
+	case res.Err == nil:
 		p.view = res.View
-		p.replica.Written(&ro)
-		p.producers.Durable(p.replica.OnDisk())
+		p.replica.Written(at.Now, &ro)
+	case j.Fetched:
+		p.producers.Cut(p.replica.Rejected(res.Err, at.Now.Add(spaceRetry), &ro))
+	default:
+		p.producers.Rollback(p.replica.Rejected(res.Err, at.Now.Add(spaceRetry), &ro))
 	}
-	t.keep(ro.Done, at, out)
-	if res.Err == nil {
-		t.wakeParked(p, at, out)
+	t.moved(p, was, &ro, at, out)
+	if res.Err != nil {
+		t.follow(p, at, out)
+	}
+	if errors.As(res.Err, new(*storage.DamageError)) {
+		t.spoil(p, res.Err, at, out)
 	}
 }
 
 // keep fills the entries whose promises were kept, or broken.
-func (t *Table) keep(done []replica.Done, _ Moment, out *Out) {
+func (t *Table) keep(done []replica.Done, out *Out) {
 	for _, d := range done {
 		pr := t.promises.take(d.Ticket)
 		p := pr.produce
@@ -275,7 +296,12 @@ func (t *Table) keep(done []replica.Done, _ Moment, out *Out) {
 		}
 		if d.Err != nil {
 			p.inUse = true
-			p.refuse(pr.entry, wire.ProduceEntry{}, d.Err)
+			err := d.Err
+			if errors.Is(err, replica.ErrUnderMinISR) {
+				err = wire.ErrNotEnoughReplicasAfter
+			}
+			p.refuse(pr.entry, wire.ProduceEntry{}, err)
+			t.redirectProduce(p, pr.entry, pr.part.topic.Name, err)
 		} else {
 			pr.entry.BaseOffset = int64(d.Base)
 			p.left--
@@ -319,8 +345,8 @@ func (t *Table) timeOut(at Moment, out *Out) {
 
 // giveUp answers a produce whose entries are not all decided.
 func (t *Table) giveUp(p *produce, out *Out) {
-	for _, pr := range t.promises.slots {
-		if pr.produce == p {
+	for _, k := range p.tickets {
+		if pr := t.promises.slots[k]; pr.produce == p { // else it was kept, and the ticket is another's
 			p.refuse(pr.entry, wire.ProduceEntry{}, wire.ErrTimedOut)
 		}
 	}

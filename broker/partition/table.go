@@ -5,14 +5,21 @@
 //
 // What a single partition may do is decided by packages replica and producer;
 // here requests are taken apart into partitions and answers are put together.
+//
+// What the metadata make of partitions comes by assign.go; what a leader does for
+// its followers is in lead.go, what a follower does in follow.go.
+//
+// Everything an event costs is in proportion to what it touches: no event looks
+// at all partitions, but for one in ten minutes that forgets old producers, and a
+// new registration of this node.
 package partition
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,9 +27,9 @@ import (
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/producer"
 	"github.com/pawlbroker/pawl/broker/replica"
+	"github.com/pawlbroker/pawl/broker/session"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage"
-	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/job"
 	"github.com/pawlbroker/pawl/storage/record"
 )
@@ -34,11 +41,27 @@ type Config struct {
 	ProducerExpiry time.Duration
 	// FetchMaxBytes bounds what one fetch may ask for. Kafka: fetch.max.bytes.
 	FetchMaxBytes int64
+	// MaxLag is how long an in-sync follower may be behind before its leader has it
+	// taken out. Kafka: replica.lag.time.max.ms.
+	MaxLag time.Duration
+	// Retry is how long a leader waits before it asks the controller again that
+	// did not answer, and a follower before it says again how far its disk is.
+	Retry time.Duration
+	// RackAware lets consumers that name their rack read from an in-sync follower
+	// in it, whose end of the log may be an older one than the leader's. Kafka:
+	// replica.selector.class.
+	RackAware bool
+	// Sessions is how fetch sessions are kept.
+	Sessions session.Config
 }
 
-// DefaultConfig is Kafka's.
+// DefaultConfig is Kafka's; but for RackAware, which means nothing unless both
+// brokers and consumers name racks.
 func DefaultConfig() Config {
-	return Config{ProducerExpiry: 24 * time.Hour, FetchMaxBytes: 55 << 20}
+	return Config{
+		ProducerExpiry: 24 * time.Hour, FetchMaxBytes: 55 << 20, MaxLag: 30 * time.Second, Retry: 200 * time.Millisecond,
+		RackAware: true, Sessions: session.DefaultConfig(),
+	}
 }
 
 // Validate returns an error that names the first field out of range.
@@ -48,8 +71,12 @@ func (c Config) Validate() error {
 		return fmt.Errorf("producer.id.expiration.ms %v, want at least 1 s", c.ProducerExpiry)
 	case c.FetchMaxBytes < 1024:
 		return fmt.Errorf("fetch.max.bytes %d, want at least 1024", c.FetchMaxBytes)
+	case c.MaxLag < time.Second:
+		return fmt.Errorf("replica.lag.time.max.ms %v, want at least 1 s", c.MaxLag)
+	case c.Retry < time.Millisecond:
+		return fmt.Errorf("retry %v, want at least 1 ms", c.Retry)
 	}
-	return nil
+	return c.Sessions.Validate()
 }
 
 // Topic is what the table must know of a topic.
@@ -71,10 +98,10 @@ type Out struct {
 	Replies []Reply
 	Lines   []Line
 
-	AlterISR []ISRProposal // for the controller
-	Follow   []Follow      // for the fetchers
-	Progress []ProgressTo  // for leaders
-	Damaged  []storage.LogID
+	AlterISR []ISRProposal   // for the controller
+	Follow   []Follow        // for the fetcher; of one partition the last counts
+	Progress []ProgressTo    // for leaders
+	Damaged  []storage.LogID // that were found damaged: they cannot lead, nor be in sync
 }
 
 // Reply is an answer to a request.
@@ -100,20 +127,34 @@ type Stats struct {
 	BatchesIn       int64
 	RecordsIn       int64
 	Duplicates      int64
-	BytesOut        int64
+	BytesOut        int64 // to consumers
+
+	ReplicatedBatches  int64 // from leaders
+	ReplicatedBytes    int64 // from leaders
+	ReplicatedBytesOut int64 // to followers
+	ISRProposals       int64
+	StaleReports       int64 // of followers, that counted for nothing
+	Truncations        int64
 }
 
 // A Partition is one replica of one partition, and who waits for it.
 type Partition struct {
-	log       storage.LogID
-	dirty     bool // changed since the last checkpoint began
 	topic     *topic
 	replica   replica.Replica
 	producers producer.State
 	view      storage.View
-	damage    error   // why nothing may be served, or nil
-	parked    *parked // nil until a fetch has to wait for data: most partitions are idle
+	damage    error         // why nothing may be served, or nil
+	watch     session.Watch // who fetches it
+	reviewAt  clock.Instant // when it is in Table.reviews, or clock.Never
+	index     int32         // of the partition
+	shortAt   int32         // where it is in Table.short, or -1
+	dirty     bool          // changed since the last checkpoint began
+	fetched   bool          // the fetcher was told to
+	spare     bool          // the metadata count on other replicas only
 }
+
+// log is the id of the partition's log.
+func (p *Partition) log() storage.LogID { return storage.LogID{Topic: p.topic.ID, Partition: p.index} }
 
 type topic struct {
 	Topic
@@ -123,16 +164,17 @@ type topic struct {
 
 // Table is the partitions of one node.
 //
-// Invariant: topics and ids hold the same topics; dirty holds the partitions
-// whose dirty is set, in the order they became so.
+// Invariants: topics and ids hold the same topics; dirty holds the partitions
+// whose dirty is set, in the order they became so; short holds those that are led
+// and have replicas that are not in sync.
 type Table struct {
 	cfg    Config
 	topics map[string]*topic
 	ids    map[metadata.TopicID]*topic
 	dirty  []*Partition
+	short  []*Partition
 
-	self    metadata.NodeID
-	epoch   metadata.BrokerEpoch
+	node    replica.Node
 	brokers []BrokerInfo // by id
 	image   metadata.Image
 	lease   clock.Instant // consumers are answered until then
@@ -140,12 +182,24 @@ type Table struct {
 	promises   promises
 	expiring   []*produce // answered or not, oldest first
 	sweepAt    clock.Instant
-	deadlines  clock.Deadlines[*fetch]
+	reviews    clock.Deadlines[*Partition]
 	reads      map[job.Ticket]read
 	lookups    map[job.Ticket]lookup
 	lastTicket job.Ticket
-	conns      map[uint64][]*fetch // parked, by connection
-	expireAt   clock.Instant       // when old producers are forgotten next
+	expireAt   clock.Instant // when old producers are forgotten next
+	followed   int64         // bytes of appends in flight that leaders sent
+
+	sessions    *session.Cache
+	fetches     map[*session.Session]*fetch // that are not answered yet
+	peers       map[metadata.NodeID]*fetch  // of those, the last of each node
+	conns       map[uint64][]*fetch         // that wait, by connection
+	deadlines   clock.Deadlines[*fetch]
+	woken       []*session.Entry // used again
+	starving    []*fetch         // wait for the lease, or did
+	starvingMax int              // length at which those that do not are dropped
+
+	listing       []*listOffsets // wait for the lease
+	listDeadlines clock.Deadlines[*listOffsets]
 
 	Stats Stats
 }
@@ -153,75 +207,22 @@ type Table struct {
 // expireEvery is how often producers that stopped writing are looked for.
 const expireEvery = 10 * time.Minute
 
-// New returns an empty table.
-func New(cfg Config) *Table {
+// New returns an empty table. What must not be guessed is drawn from rng.
+func New(cfg Config, rng *rand.Rand) *Table {
 	return &Table{
 		cfg:     cfg,
 		topics:  make(map[string]*topic),
 		ids:     make(map[metadata.TopicID]*topic),
+		node:    replica.Node{Self: metadata.NoNode, MaxLag: cfg.MaxLag, Retry: cfg.Retry},
 		reads:   make(map[job.Ticket]read),
 		lookups: make(map[job.Ticket]lookup),
-		conns:   make(map[uint64][]*fetch),
-		sweepAt: clock.Never, expireAt: clock.Never,
-	}
-}
 
-// recover takes over what the disk has of the partition.
-func (p *Partition) recover(rec *storage.RecoveredLog, at Moment, out *Out) {
-	p.view = rec.View
-	if rec.Damage != nil {
-		p.spoil(rec.Damage, out)
+		sessions: session.New(cfg.Sessions, rng),
+		fetches:  make(map[*session.Session]*fetch),
+		peers:    make(map[metadata.NodeID]*fetch),
+		conns:    make(map[uint64][]*fetch),
+		sweepAt:  clock.Never, expireAt: clock.Never,
 	}
-	var epochs []replica.EpochStart
-	for _, e := range rec.View.Epochs() {
-		epochs = append(epochs, replica.EpochStart{Epoch: e.Epoch, Start: e.Start})
-	}
-	p.replica = *replica.New(rec.View.Start(), rec.View.End(), epochs)
-	state, err := producer.Restore(rec.Snapshot, at.Now)
-	if err != nil {
-		p.spoil(err, out)
-		return
-	}
-	p.producers = state
-	replay(&p.producers, rec, at.Now)
-}
-
-// replay brings a state that was restored from a snapshot to the log end. The
-// snapshot may hold batches that were in flight when it was taken and were
-// refused; the log says where it really ended.
-func replay(s *producer.State, rec *storage.RecoveredLog, now clock.Instant) {
-	end := rec.View.End()
-	if len(rec.After) > 0 {
-		end = rec.After[0].BaseOffset
-	}
-	s.Rollback(end)
-	s.Durable(end)
-	for _, b := range rec.After {
-		s.Add(batchOf(b), now)
-		s.Durable(b.LastOffset + 1)
-	}
-}
-
-func batchOf(b storage.BatchInfo) producer.Batch {
-	return producer.Batch{
-		ID: b.ProducerID, Epoch: b.ProducerEpoch, First: b.BaseSequence,
-		Last: b.BaseSequence.Add(int32(b.LastOffset - b.BaseOffset)), Base: b.BaseOffset, Next: b.LastOffset + 1,
-	}
-}
-
-// spoil makes the partition refuse everything because of err.
-func (p *Partition) spoil(err error, out *Out) {
-	if p.damage != nil {
-		return
-	}
-	assert.Reached("partition: damaged")
-	p.damage = err
-	attrs := []slog.Attr{slog.String("topic", p.topic.Name), slog.Int("partition", int(p.log.Partition)), slog.String("error", err.Error())}
-	var d *storage.DamageError
-	if errors.As(err, &d) {
-		attrs = append(attrs, slog.String("file", d.File), slog.Int64("position", d.Pos))
-	}
-	out.Lines = append(out.Lines, Line{slog.LevelError, "partition is damaged and not served", attrs})
 }
 
 // Configure gives a topic another configuration.
@@ -237,15 +238,19 @@ func (t *Table) Done(res job.Result, at Moment, out *Out) {
 	case job.Append:
 		t.appended(j, res, at, out)
 	case job.Read:
-		t.readDone(j, res, out)
+		t.readDone(j, res, at, out)
 	case job.Lookup:
-		t.lookupDone(j, res, out)
+		t.lookupDone(j, res, at, out)
+	case job.Truncate:
+		t.truncated(j.Log, res, at, out)
+	case job.Reset:
+		t.truncated(j.Log, res, at, out)
 	}
 }
 
 // NextWake is when the table wants to be woken, or clock.Never.
 func (t *Table) NextWake() clock.Instant {
-	return min(t.deadlines.Next(), t.sweepAt, t.expireAt)
+	return min(t.deadlines.Next(), t.sweepAt, t.expireAt, t.reviews.Next(), t.listDeadlines.Next())
 }
 
 // Wake does what is due.
@@ -257,6 +262,8 @@ func (t *Table) Wake(at Moment, out *Out) {
 		}
 		t.serve(f, at, out)
 	}
+	t.listsDue(at, out)
+	t.reviewDue(at, out)
 	if at.Now >= t.sweepAt {
 		t.timeOut(at, out)
 	}
@@ -269,24 +276,15 @@ func (t *Table) Wake(at Moment, out *Out) {
 	}
 }
 
-// ConnClosed forgets the fetches of a connection that wait for data.
-func (t *Table) ConnClosed(conn uint64, out *Out) {
-	for _, f := range t.conns[conn] {
-		f.state = answered
-		out.reply(f.caller, wire.Response{})
-	}
-	delete(t.conns, conn)
-}
-
-// Snapshots returns the producer state of every partition that changed since
+// Snapshots returns what a checkpoint keeps of every partition that changed since
 // the last call. Each belongs to its log as it is once every append that was
 // handed out before has been done.
 func (t *Table) Snapshots() []storage.Snapshot {
 	var out []storage.Snapshot
 	for _, p := range t.dirty {
 		p.dirty = false
-		if t.partition(p.log) == p {
-			out = append(out, storage.Snapshot{Log: p.log, Data: p.producers.Snapshot()})
+		if t.partition(p.log()) == p {
+			out = append(out, storage.Snapshot{Log: p.log(), Data: p.snapshot()})
 		}
 	}
 	t.dirty = t.dirty[:0]
@@ -306,18 +304,6 @@ func (t *Table) Touch(logs []storage.LogID) {
 		if p := t.partition(id); p != nil {
 			t.touch(p)
 		}
-	}
-}
-
-// Drain answers every fetch that waits for data, with what there is.
-func (t *Table) Drain(at Moment, out *Out) {
-	for {
-		f, ok := t.deadlines.Due(clock.Never - 1)
-		if !ok {
-			return
-		}
-		f.deadline = at.Now
-		t.serve(f, at, out)
 	}
 }
 

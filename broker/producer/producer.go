@@ -61,10 +61,11 @@ type written struct {
 // entry is one producer.
 //
 // Invariant: batches ascends by base and is not empty; at most Window of them
-// are durable, those in flight come on top.
+// are settled when one is added, those that may be taken back come on top.
 type entry struct {
 	batches []written
 	seen    clock.Instant // when it last wrote, or when it was recovered
+	trimmed bool          // older batches may be in the log
 }
 
 func (e *entry) last() *written { return &e.batches[len(e.batches)-1] }
@@ -82,7 +83,7 @@ type refusal struct {
 type State struct {
 	producers map[record.ProducerID]*entry
 	refused   map[record.ProducerID]refusal // in memory only: a new process has no request of an old connection
-	durable   record.Offset                 // batches below are on disk and stay
+	settled   record.Offset                 // batches below stay
 }
 
 // Len is how many producers are known.
@@ -137,8 +138,8 @@ func (s *State) Check(b Batch, fresh bool) (base, next record.Offset, err error)
 	return -1, -1, nil
 }
 
-// Add takes a batch that Check let pass and that has its offsets. Until Durable
-// reaches it, it may be taken back by Rollback.
+// Add takes a batch that Check let pass, or that a leader sent, and that has its
+// offsets. Until Settled reaches it, it may be taken back.
 func (s *State) Add(b Batch, now clock.Instant) {
 	if b.ID == record.NoProducer {
 		return
@@ -157,28 +158,69 @@ func (s *State) Add(b Batch, now clock.Instant) {
 	}
 	e.seen = now
 	e.batches = append(e.batches, written{b.Epoch, b.First, b.Last, b.Base, b.Next})
-	e.trim(s.durable)
+	e.trim(s.settled)
 }
 
-// Durable says everything below end is on disk.
-func (s *State) Durable(end record.Offset) { s.durable = max(s.durable, end) }
+// Settled says everything below end is committed, so that no batch of it is ever
+// taken back.
+func (s *State) Settled(end record.Offset) { s.settled = max(s.settled, end) }
 
-// trim forgets what has left the window. Batches in flight are kept besides
-// those that would be left if they were taken back.
-func (e *entry) trim(durable record.Offset) {
+// Trim forgets what has left the window of every producer, at the cost of all of
+// them. Otherwise that is done when a producer writes.
+func (s *State) Trim() {
+	for _, e := range s.producers { //pawl:unordered each by itself
+		e.trim(s.settled)
+	}
+}
+
+// trim forgets what has left the window. Batches that may be taken back are kept
+// besides those that would be left if they were.
+func (e *entry) trim(settled record.Offset) {
 	n := 0
-	for n < len(e.batches) && e.batches[n].next <= durable {
+	for n < len(e.batches) && e.batches[n].next <= settled {
 		n++
 	}
 	if drop := n - Window; drop > 0 {
 		e.batches = e.batches[:copy(e.batches, e.batches[drop:])]
+		e.trimmed = true
 	}
 }
 
-// Rollback takes back every batch that reaches past end: the log has been cut
-// there.
+// Exact reports whether Cut at end leaves what the log up to there would give.
+// It does unless end is below what was settled: then batches that were forgotten
+// may be back in a window.
+func (s *State) Exact(end record.Offset) bool {
+	for _, e := range s.producers { //pawl:unordered all are looked at
+		n := len(e.batches)
+		for n > 0 && e.batches[n-1].next > end {
+			n--
+		}
+		if n < len(e.batches) && e.trimmed && n < Window {
+			return false
+		}
+	}
+	return true
+}
+
+// Cut takes back every batch that reaches past end: the log has been cut there,
+// because its leader has others. Whoever wrote them may go on as if they never
+// had been.
+func (s *State) Cut(end record.Offset) {
+	s.settled = min(s.settled, end)
+	for _, id := range slices.Sorted(maps.Keys(s.producers)) {
+		e := s.producers[id]
+		for n := len(e.batches); n > 0 && e.batches[n-1].next > end; n-- {
+			e.batches = e.batches[:n-1]
+		}
+		if len(e.batches) == 0 {
+			delete(s.producers, id)
+		}
+	}
+}
+
+// Rollback takes back every batch that reaches past end: the disk refused them.
 func (s *State) Rollback(end record.Offset) {
-	s.durable = min(s.durable, end)
+	s.settled = min(s.settled, end)
 	for _, id := range slices.Sorted(maps.Keys(s.producers)) {
 		e := s.producers[id]
 		first := e.batches[0]

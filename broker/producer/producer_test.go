@@ -3,6 +3,7 @@ package producer
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ func TestStories(t *testing.T) {
 					fmt.Fprintf(&sb, "new at %d\n", b.Base)
 				}
 			case "durable":
-				s.Durable(end)
+				s.Settled(end)
 			case "rollback":
 				var to int64
 				d.ScanArgs(t, "end", &to)
@@ -164,10 +165,8 @@ func (m *stateMachine) want(b Batch) (record.Offset, error) {
 
 func (m *stateMachine) Durable(t *rapid.T) {
 	m.durable = m.end()
-	m.live.Durable(m.durable)
-	for _, e := range m.live.producers {
-		e.trim(m.durable) // the model trims at once
-	}
+	m.live.Settled(m.durable)
+	m.live.Trim() // the model trims at once
 }
 
 func (m *stateMachine) Rollback(t *rapid.T) {
@@ -179,6 +178,27 @@ func (m *stateMachine) Rollback(t *rapid.T) {
 	m.live.Rollback(m.end())
 }
 
+// Cut takes back batches that were settled, as an unclean leader makes a
+// follower do; unless the state says that it has forgotten too much for that.
+func (m *stateMachine) Cut(t *rapid.T) {
+	if len(m.log) == 0 {
+		t.Skip("nothing to cut")
+	}
+	end := rapid.SampledFrom(m.log).Draw(t, "end").Base
+	if !m.live.Exact(end) {
+		if end >= m.durable {
+			t.Fatalf("cut at %d is not exact, and nothing there is settled", end)
+		}
+		return
+	}
+	refused := m.refused
+	m.cut(end)
+	m.refused = refused
+	m.durable = min(m.durable, end)
+	m.live.Cut(end)
+	m.live.Trim()
+}
+
 // cut drops what reaches past end.
 func (m *stateMachine) cut(end record.Offset) {
 	var gone []Batch
@@ -188,6 +208,7 @@ func (m *stateMachine) cut(end record.Offset) {
 	}
 	for _, b := range gone { // the oldest comes last, and stays
 		if m.last(b.ID) == nil {
+			m.refused = maps.Clone(m.refused)
 			if m.refused == nil {
 				m.refused = make(map[record.ProducerID]Batch)
 			}
@@ -202,7 +223,7 @@ func (m *stateMachine) Restart(t *rapid.T) {
 		t.Fatal(err)
 	}
 	again.Rollback(m.durable)
-	again.Durable(m.durable)
+	again.Settled(m.durable)
 	m.refused = nil // known to the old process only
 	m.cut(m.durable)
 	m.live = again
@@ -213,7 +234,7 @@ func (m *stateMachine) Check(t *rapid.T) {
 	var replayed State
 	for _, b := range m.log {
 		replayed.Add(b, 0)
-		replayed.Durable(min(b.Next, m.durable))
+		replayed.Settled(min(b.Next, m.durable))
 	}
 	for _, end := range []record.Offset{m.durable, m.end()} {
 		if a, b := m.live.Hash(end), replayed.Hash(end); a != b {

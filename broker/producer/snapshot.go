@@ -21,8 +21,8 @@ const (
 
 // Snapshot encodes the state: version (1 byte), then for each producer, by id,
 // the id (8), the number of batches (4) and the batches. It is nil for an empty
-// state. Batches in flight are part of it: whoever restores it cuts it with
-// Rollback to the log end that it belongs to.
+// state. Batches that are not settled are part of it: whoever restores it cuts it
+// to the log end that it belongs to.
 func (s *State) Snapshot() []byte {
 	if len(s.producers) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func Restore(snapshot []byte, now clock.Instant) (State, error) {
 		if s.producers[id] != nil {
 			return State{}, fmt.Errorf("%w: producer %d twice", ErrSnapshot, id)
 		}
-		e := &entry{seen: now, batches: make([]written, n)}
+		e := &entry{seen: now, batches: make([]written, n), trimmed: n >= Window}
 		for i := range e.batches {
 			e.batches[i] = written{
 				epoch: record.ProducerEpoch(be.Uint16(rest)),

@@ -1,15 +1,25 @@
 // Package replica decides for one replica of one partition: which offsets
-// records get, what is on disk, what counts as committed. It is a pure state
+// records get, what is on disk, what counts as committed, who is in sync, and
+// what a follower must drop to agree with its leader. It is a pure state
 // machine. It does no I/O, has no clock and calls nobody: every method takes
 // plain values and leaves what must be done in an Out.
 //
-// Sources: KIP-101 and KIP-279 (leader epochs), KIP-98 (acks of duplicates).
+// What the replica of a leader does is in reign.go and isr.go, that of a
+// follower in follower.go, and how both find out where logs diverge in
+// epochs.go.
+//
+// Sources: KIP-101, KIP-279, KIP-320 and KIP-595 (leader epochs and
+// truncation), KIP-497 and KIP-903 (changes of the ISR), KIP-966 (a high
+// watermark that stands still below the minimum), KIP-98 (acks of duplicates).
 package replica
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/record"
 )
@@ -22,6 +32,9 @@ var (
 	// ErrUnknownEpoch says the asker has heard of a leader epoch that this
 	// replica has not.
 	ErrUnknownEpoch = errors.New("unknown leader epoch")
+	// ErrUnderMinISR says that the in-sync replicas became fewer than the minimum
+	// after a batch was appended. It may still be committed.
+	ErrUnderMinISR = errors.New("in-sync replicas fell below the minimum after the append")
 )
 
 // Ticket stands for a promise the node made to someone. The replica hands it
@@ -30,7 +43,8 @@ type Ticket uint64
 
 // Out is what a call decided. The caller acts on it and resets it.
 type Out struct {
-	Done []Done // promises that can be kept now
+	Done    []Done    // promises that can be kept now
+	Propose *Proposal // what the controller is to be asked, or nil
 }
 
 // Done reports the end of one produce. Err is nil when it is acknowledged.
@@ -40,58 +54,101 @@ type Done struct {
 	Err    error
 }
 
-// EpochStart is the first offset a leader epoch wrote.
-type EpochStart struct {
-	Epoch record.LeaderEpoch
-	Start record.Offset
-}
+// role is what a replica is in its leader epoch.
+type role uint8
 
-type waiter struct {
-	ticket Ticket
-	base   record.Offset
-	next   record.Offset // kept once this is reached
-}
+const (
+	standing  role = iota // nobody leads
+	leading               // this replica does
+	following             // another one does
+)
 
-// flight is an append that was handed to the disk and not yet reported.
-type flight struct {
-	base   record.Offset
-	next   record.Offset
-	doomed bool // comes after an append that was refused, and will be refused too
+// Term is a partition at one point of the metadata log.
+type Term struct {
+	Leader      metadata.NodeID // NoNode if nobody leads
+	LeaderEpoch record.LeaderEpoch
+	Epoch       metadata.PartitionEpoch
+	Replicas    []metadata.NodeID // this node among them
+	ISR         []metadata.NodeID
+	MinISR      int  // at least 1, and at most as many as there are replicas
+	Recovering  bool // the leader was elected though it was not in sync
 }
 
 // Replica is one broker's copy of one partition.
 //
 // Invariants: logStart <= highWatermark <= written <= logEnd; the flights that
-// are not doomed cover [written, logEnd) in order; waiting ascends by next.
-//
-// A lone replica is its own in-sync set, so what it has on disk is committed.
+// are not doomed cover [written, logEnd) in order.
 type Replica struct {
-	leading bool
-	epoch   record.LeaderEpoch
+	role   role
+	busy   bool // a truncation or a reset is on its way: the log end is not known
+	inSync bool // the metadata has this replica in the ISR
+	// certain says that the high watermark cannot be above the log of any leader
+	// that was elected cleanly: no truncation goes below it. It is not certain
+	// what a former process knew, nor what an unclean election left of it.
+	certain bool
+
+	epoch          record.LeaderEpoch
+	partitionEpoch metadata.PartitionEpoch
+	leader         metadata.NodeID
 
 	logStart      record.Offset // offset of the oldest record
-	logEnd        record.Offset // next offset to assign; [written, logEnd) is on its way to disk
+	logEnd        record.Offset // next offset to assign or fetch; [written, logEnd) is on its way to disk
 	written       record.Offset // log end offset on disk
 	highWatermark record.Offset // everything below is committed
 
+	// electedAt is, of a leader, the log end when it was elected. Until the high
+	// watermark has come so far the leader does not know what is committed.
+	electedAt record.Offset
+
 	epochs  []EpochStart // ascending in both
 	flights []flight     // oldest first
-	waiting []waiter
+	waiting []waiter     // by next, ascending
+	local   int          // how many of waiting wait for the disk here only
+	reign   *reign       // nil unless it leads others
+	pursuit *pursuit     // nil unless it follows
 }
 
-// New returns a replica of a log that holds [start, end), as a follower of
+// New returns a replica of a log that holds [start, end), and of which a former
+// process knew that it is committed below highWatermark. It leads and follows
 // nobody. It owns epochs.
-func New(start, end record.Offset, epochs []EpochStart) *Replica {
-	return &Replica{epoch: record.NoEpoch, logStart: start, logEnd: end, written: end, highWatermark: start, epochs: epochs}
+func New(start, end, highWatermark record.Offset, epochs []EpochStart) *Replica {
+	return &Replica{
+		epoch: record.NoEpoch, partitionEpoch: -1, leader: metadata.NoNode,
+		logStart: start, logEnd: end, written: end, highWatermark: max(start, min(highWatermark, end)),
+		epochs: epochs,
+	}
 }
 
 // Epoch is the leader epoch the replica lives in.
 func (r *Replica) Epoch() record.LeaderEpoch { return r.epoch }
 
+// PartitionEpoch is the newest state of the partition that the replica knows.
+func (r *Replica) PartitionEpoch() metadata.PartitionEpoch { return r.partitionEpoch }
+
+// Leader is who leads in the replica's epoch, or NoNode.
+func (r *Replica) Leader() metadata.NodeID { return r.leader }
+
+// Leads reports whether the replica is the leader, and knows its log.
+func (r *Replica) Leads() bool { return r.role == leading && !r.busy }
+
+// Leading reports whether the replica is the leader.
+func (r *Replica) Leading() bool { return r.role == leading }
+
+// Following reports whether the replica has a leader.
+func (r *Replica) Following() bool { return r.role == following }
+
+// InSync reports whether the metadata has the replica in the ISR.
+func (r *Replica) InSync() bool { return r.inSync }
+
+// Settled reports whether a leader knows all that its predecessors had
+// committed: what it says of the partition's end is not less than what others
+// said before.
+func (r *Replica) Settled() bool { return r.highWatermark >= r.electedAt }
+
 // LogStart is the offset of the oldest record.
 func (r *Replica) LogStart() record.Offset { return r.logStart }
 
-// LogEnd is the next offset to assign.
+// LogEnd is the next offset to assign, or to fetch.
 func (r *Replica) LogEnd() record.Offset { return r.logEnd }
 
 // OnDisk is the log end offset on disk.
@@ -103,179 +160,89 @@ func (r *Replica) HighWatermark() record.Offset { return r.highWatermark }
 // Epochs lists the leader epochs in the log. It must not be changed.
 func (r *Replica) Epochs() []EpochStart { return r.epochs }
 
-// Lead makes the replica leader for epoch. Produces that were waiting fail:
-// they may or may not survive, and the client has to ask again.
-func (r *Replica) Lead(epoch record.LeaderEpoch, out *Out) {
-	assert.That(!r.leading || epoch > r.epoch, "replica: leads an epoch twice")
-	assert.That(epoch >= r.epoch, "replica: leader epoch goes back")
-	r.fail(0, ErrNotLeader, out)
-	r.leading, r.epoch = true, epoch
-	r.advance(out)
+// Assigned takes what the metadata make of the replica. What is older than what
+// it knows is ignored.
+//
+// A new leader epoch breaks every promise: the records may or may not survive,
+// and the client has to ask again.
+func (r *Replica) Assigned(t *Term, n *Node, now clock.Instant, out *Out) {
+	if t.LeaderEpoch < r.epoch || t.LeaderEpoch == r.epoch && t.Epoch < r.partitionEpoch {
+		return
+	}
+	if t.LeaderEpoch > r.epoch || t.Leader != r.leader {
+		r.begin(t, n, now, out)
+	}
+	newer := t.Epoch > r.partitionEpoch
+	r.partitionEpoch = t.Epoch
+	r.inSync = slices.Contains(t.ISR, n.Self)
+	if r.role == leading {
+		r.reassigned(t, newer, n, now, out)
+	}
+	r.check()
 }
 
-// Resign ends the replica's reign, if it has one, because of err. What was
-// waiting fails with it.
+// begin starts a leader epoch.
+func (r *Replica) begin(t *Term, n *Node, now clock.Instant, out *Out) {
+	r.fail(0, ErrNotLeader, out)
+	if t.Recovering || r.epoch == record.NoEpoch || t.LeaderEpoch > r.epoch+1 {
+		r.certain = false // of the epochs in between nothing is known
+	}
+	r.epoch, r.leader = t.LeaderEpoch, t.Leader
+	r.reign, r.pursuit = nil, nil
+	switch t.Leader {
+	case n.Self:
+		r.role, r.electedAt = leading, r.logEnd
+		r.reign = newReign(now)
+	case metadata.NoNode:
+		r.role, r.electedAt = standing, 0
+	default:
+		r.role, r.electedAt = following, 0
+		r.pursuit = newPursuit()
+	}
+}
+
+// Resign ends what the replica was, because of err. What was waiting fails with
+// it.
 func (r *Replica) Resign(err error, out *Out) {
-	r.leading = false
+	r.role, r.leader, r.reign, r.pursuit = standing, metadata.NoNode, nil, nil
 	r.fail(0, err, out)
 }
 
-// CheckEpoch compares the leader epoch a request was made under with the
-// replica's. NoEpoch agrees with every epoch.
+// CheckLeader compares the leader epoch that a request was made under with the
+// replica's, which must be the leader. NoEpoch agrees with every epoch.
 //
 // Source: KIP-320.
-func (r *Replica) CheckEpoch(current record.LeaderEpoch) error {
-	switch {
-	case current == record.NoEpoch:
-	case current < r.epoch:
-		return fmt.Errorf("%w: request has %d, leader has %d", ErrFencedEpoch, current, r.epoch)
-	case current > r.epoch:
-		return fmt.Errorf("%w: request has %d, leader has %d", ErrUnknownEpoch, current, r.epoch)
+func (r *Replica) CheckLeader(current record.LeaderEpoch) error {
+	if err := r.CheckEpoch(current); err != nil {
+		return err
 	}
-	if !r.leading {
+	if !r.Leads() {
 		return ErrNotLeader
 	}
 	return nil
 }
 
-// Produce takes a batch a client wants appended, assigns its offsets in place
-// and returns the first. The batch must go to the disk now, in this order, and
-// be reported by Written or Rejected. Unless there is an error, ticket comes
-// back in exactly one Done.
-func (r *Replica) Produce(b record.Batch, ticket Ticket) (record.Offset, error) {
-	if !r.leading {
-		return 0, ErrNotLeader
+// CheckEpoch is CheckLeader for what a follower may answer too.
+func (r *Replica) CheckEpoch(current record.LeaderEpoch) error {
+	switch {
+	case current == record.NoEpoch:
+	case current < r.epoch:
+		return fmt.Errorf("%w: request has %d, partition has %d", ErrFencedEpoch, current, r.epoch)
+	case current > r.epoch:
+		return fmt.Errorf("%w: request has %d, partition has %d", ErrUnknownEpoch, current, r.epoch)
 	}
-	base := r.logEnd
-	b.Assign(base, r.epoch)
-	if n := len(r.epochs); n == 0 || r.epochs[n-1].Epoch < r.epoch {
-		r.epochs = append(r.epochs, EpochStart{r.epoch, base})
-	}
-	r.logEnd = b.NextOffset()
-	r.flights = append(r.flights, flight{base: base, next: r.logEnd})
-	r.waiting = append(r.waiting, waiter{ticket, base, r.logEnd})
-	r.check()
-	return base, nil
+	return nil
 }
 
-// Await promises ticket for records that were produced before, at [base, next):
-// it is done when they are committed, which may be at once.
-func (r *Replica) Await(base, next record.Offset, ticket Ticket, out *Out) {
-	if next <= r.highWatermark {
-		out.Done = append(out.Done, Done{Ticket: ticket, Base: base})
-		return
+// ReviewAt is when Review is due, or clock.Never.
+func (r *Replica) ReviewAt(n *Node) clock.Instant {
+	switch r.role {
+	case leading:
+		return r.reignReviewAt(n)
+	case following:
+		return r.pursuit.reviewAt()
 	}
-	i := len(r.waiting)
-	for i > 0 && r.waiting[i-1].next > next {
-		i--
-	}
-	r.waiting = append(r.waiting, waiter{})
-	copy(r.waiting[i+1:], r.waiting[i:])
-	r.waiting[i] = waiter{ticket, base, next}
-	r.check()
-}
-
-// Written says the oldest append in flight is on disk.
-func (r *Replica) Written(out *Out) {
-	assert.That(len(r.flights) > 0 && !r.flights[0].doomed, "replica: an append was written that was not in flight")
-	r.written = r.flights[0].next
-	r.land()
-	r.advance(out)
-}
-
-// Rejected says the oldest append in flight was refused because of err and left
-// no trace. Those behind it do not continue the log any more, so they will be
-// refused too. It returns the log end, which is where it was before them;
-// whatever was derived from records at or above it must be forgotten.
-func (r *Replica) Rejected(err error, out *Out) record.Offset {
-	assert.That(len(r.flights) > 0, "replica: an append was refused that was not in flight")
-	if !r.flights[0].doomed {
-		assert.Reached("replica: append refused")
-		for i := range r.flights {
-			if r.flights[i].doomed {
-				continue
-			}
-			r.flights[i].doomed = true
-		}
-		r.logEnd = r.written
-		for n := len(r.epochs); n > 0 && r.epochs[n-1].Start >= r.logEnd; n-- {
-			r.epochs = r.epochs[:n-1]
-		}
-		r.fail(r.logEnd, err, out)
-	}
-	r.land()
-	r.check()
-	return r.logEnd
-}
-
-// EndOffsetFor returns the largest epoch at most the asked one that the log has
-// records of, and the offset where that epoch ends. If there is none both are
-// -1.
-//
-// Source: KIP-279.
-func (r *Replica) EndOffsetFor(epoch record.LeaderEpoch) (record.LeaderEpoch, record.Offset) {
-	if epoch == r.epoch {
-		return epoch, r.written // this reign, though it may have written nothing
-	}
-	if epoch > r.epoch {
-		return record.NoEpoch, -1
-	}
-	for i := len(r.epochs) - 1; i >= 0; i-- {
-		if r.epochs[i].Epoch > epoch {
-			continue
-		}
-		if i+1 < len(r.epochs) {
-			return r.epochs[i].Epoch, r.epochs[i+1].Start
-		}
-		return r.epochs[i].Epoch, r.written
-	}
-	if len(r.epochs) > 0 {
-		return epoch, r.epochs[0].Start // before everything that is kept
-	}
-	return record.NoEpoch, -1
-}
-
-// EpochOf is the leader epoch of the record at offset, or NoEpoch.
-func (r *Replica) EpochOf(offset record.Offset) record.LeaderEpoch {
-	for i := len(r.epochs) - 1; i >= 0; i-- {
-		if r.epochs[i].Start <= offset {
-			return r.epochs[i].Epoch
-		}
-	}
-	return record.NoEpoch
-}
-
-// land forgets the oldest flight. The queue's memory is used again.
-func (r *Replica) land() {
-	copy(r.flights, r.flights[1:])
-	r.flights = r.flights[:len(r.flights)-1]
-}
-
-// advance moves the high watermark and keeps the promises that waited for it.
-func (r *Replica) advance(out *Out) {
-	if r.leading && r.written > r.highWatermark {
-		r.highWatermark = r.written
-	}
-	kept := 0
-	for kept < len(r.waiting) && r.waiting[kept].next <= r.highWatermark {
-		w := r.waiting[kept]
-		out.Done = append(out.Done, Done{Ticket: w.ticket, Base: w.base})
-		kept++
-	}
-	r.waiting = r.waiting[:copy(r.waiting, r.waiting[kept:])]
-	r.check()
-}
-
-// fail breaks every promise for records that reach past from.
-func (r *Replica) fail(from record.Offset, err error, out *Out) {
-	i := len(r.waiting)
-	for i > 0 && r.waiting[i-1].next > from {
-		i--
-	}
-	for _, w := range r.waiting[i:] {
-		out.Done = append(out.Done, Done{Ticket: w.ticket, Base: -1, Err: err})
-	}
-	r.waiting = r.waiting[:i]
+	return clock.Never
 }
 
 func (r *Replica) check() {
@@ -293,10 +260,16 @@ func (r *Replica) check() {
 		}
 	}
 	assert.That(at == r.logEnd, "replica: appends in flight do not reach the log end")
-	for i := 1; i < len(r.waiting); i++ {
-		assert.That(r.waiting[i-1].next <= r.waiting[i].next, "replica: promises out of order")
+	local := 0
+	for i, w := range r.waiting {
+		assert.That(i == 0 || r.waiting[i-1].next() <= w.next(), "replica: promises out of order")
+		if w.local {
+			local++
+		}
 	}
+	assert.That(local == r.local, "replica: promises miscounted")
 	for i := 1; i < len(r.epochs); i++ {
 		assert.That(r.epochs[i-1].Epoch < r.epochs[i].Epoch && r.epochs[i-1].Start <= r.epochs[i].Start, "replica: epochs out of order")
 	}
+	r.checkReign()
 }

@@ -107,18 +107,30 @@ func TestFetchAtTheEndWaits(t *testing.T) {
 	}
 }
 
-// TestFetchSessionsAreDeclined (KIP-227): a new one gets id 0, an old one is
-// not known.
-func TestFetchSessionsAreDeclined(t *testing.T) {
+// TestFetchSessions (KIP-227): of what a session named once, answers have what is
+// new; one that is not known has to begin again.
+func TestFetchSessions(t *testing.T) {
 	w := dial(t, serve(t))
 	w.topic("t")
 	w.write("t", "x")
 	req := fetchOf("t", 0)
 	req.SessionEpoch = 0 // wants a session
-	if resp := ask[*kmsg.FetchResponse](w, req); resp.ErrorCode != 0 || resp.SessionID != 0 || len(resp.Topics) != 1 {
-		t.Errorf("error %d, session %d, %d topics", resp.ErrorCode, resp.SessionID, len(resp.Topics))
+	first := ask[*kmsg.FetchResponse](w, req)
+	if first.ErrorCode != 0 || first.SessionID == 0 || len(first.Topics) != 1 {
+		t.Errorf("error %d, session %d, %d topics", first.ErrorCode, first.SessionID, len(first.Topics))
 	}
-	req.SessionID, req.SessionEpoch = 77, 3
+	req.SessionID, req.SessionEpoch = first.SessionID, 1
+	req.Topics[0].Partitions[0].FetchOffset = 1
+	if resp := ask[*kmsg.FetchResponse](w, req); resp.ErrorCode != 0 || len(resp.Topics) != 0 {
+		t.Errorf("nothing is new: error %d, %d topics", resp.ErrorCode, len(resp.Topics))
+	}
+	w.write("t", "y")
+	again := fetchOf("t", 0)
+	again.SessionID, again.SessionEpoch, again.Topics = first.SessionID, 2, nil
+	if resp := ask[*kmsg.FetchResponse](w, again); resp.ErrorCode != 0 || len(resp.Topics) != 1 || len(resp.Topics[0].Partitions[0].RecordBatches) == 0 {
+		t.Errorf("a record is new: error %d, %d topics", resp.ErrorCode, len(resp.Topics))
+	}
+	req.SessionID, req.SessionEpoch = first.SessionID+1, 3
 	if resp := ask[*kmsg.FetchResponse](w, req); resp.ErrorCode != fetchSessionNotFound || len(resp.Topics) != 0 {
 		t.Errorf("unknown session: error %d, %d topics", resp.ErrorCode, len(resp.Topics))
 	}

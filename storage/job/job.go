@@ -46,7 +46,10 @@ type (
 
 	// Append writes batches to a log. They belong to the job until its result
 	// is seen.
-	Append struct{ storage.Write }
+	Append struct {
+		storage.Write
+		Fetched bool // they come from the partition's leader
+	}
 
 	// Truncate drops every batch that reaches past End. If Replay, its result says
 	// what producer state can be made of, which may take a while.

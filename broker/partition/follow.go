@@ -1,0 +1,232 @@
+package partition
+
+// What a follower does with what its leader answers.
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/producer"
+	"github.com/pawlbroker/pawl/broker/replica"
+	"github.com/pawlbroker/pawl/broker/wire"
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/job"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// spaceRetry is how long a follower without space on its disk waits before it
+// fetches again.
+const spaceRetry = time.Second
+
+// Follow is whom a partition is to be fetched from, and from where on. It takes
+// the place of what was said of the partition before: an answer to a fetch from
+// elsewhere is of no use any more, and must not be given to Received.
+type Follow struct {
+	Log              storage.LogID
+	Leader           metadata.NodeID // NoNode: from nobody any more
+	LeaderEpoch      record.LeaderEpoch
+	Offset           record.Offset      // log end offset
+	LastFetchedEpoch record.LeaderEpoch // of the record before Offset, or NoEpoch
+	LogStart         record.Offset
+	HighWatermark    record.Offset
+	Paused           bool // not now; another Follow will come
+}
+
+// ProgressTo is how far one followed partition is on this node's disk, for its
+// leader.
+type ProgressTo struct {
+	To          metadata.NodeID
+	Log         storage.LogID
+	LeaderEpoch record.LeaderEpoch
+	Durable     record.Offset
+}
+
+// follow says from where on the partition is to be fetched.
+func (t *Table) follow(p *Partition, at Moment, out *Out) {
+	r := &p.replica
+	if !r.Following() || p.damage != nil {
+		if p.fetched {
+			p.fetched = false
+			out.Follow = append(out.Follow, Follow{Log: p.log(), Leader: metadata.NoNode, LeaderEpoch: r.Epoch(), LastFetchedEpoch: record.NoEpoch})
+		}
+		return
+	}
+	p.fetched = true
+	pos := r.Position(at.Now)
+	out.Follow = append(out.Follow, Follow{
+		Log: p.log(), Leader: r.Leader(), LeaderEpoch: r.Epoch(), Offset: pos.Offset, LastFetchedEpoch: pos.Last,
+		LogStart: pos.LogStart, HighWatermark: pos.HighWatermark, Paused: pos.Paused,
+	})
+}
+
+// report tells the leader how far the partition is on disk, if it does not know.
+func (t *Table) report(p *Partition, at Moment, out *Out) {
+	if p.damage != nil {
+		return
+	}
+	if durable, ok := p.replica.Progress(&t.node, at.Now); ok {
+		out.Progress = append(out.Progress, ProgressTo{p.replica.Leader(), p.log(), p.replica.Epoch(), durable})
+		t.note(p) // it may have to be said again
+	}
+}
+
+// Received takes what a leader answered about a partition to a fetch from where
+// the last Follow said, in that leader epoch. Another Follow comes of everything
+// that moves the log.
+func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wire.FetchedPartition, at Moment, out *Out) {
+	p := t.partition(storage.LogID{Topic: got.Topic, Partition: got.Index})
+	if p == nil || p.damage != nil || !p.replica.Fetches(from, epoch) {
+		assert.Reached("partition: answer to a fetch that is of no use")
+		return
+	}
+	was := p.marks()
+	var ro replica.Out
+	moves := true
+	switch {
+	case errors.Is(got.Err, storage.ErrOutOfRange) && got.LogStart > p.replica.LogEnd():
+		t.startOver(p, got, out)
+	case got.Err != nil:
+		moves = false
+	case got.Diverging.Epoch != record.NoEpoch:
+		t.cut(p, got, at, out)
+	default:
+		p.replica.Agreed(got.HighWatermark, &ro)
+		t.extend(p, got, at, out)
+		moves = len(got.Batches) > 0 || got.Bad != nil
+	}
+	t.moved(p, was, &ro, at, out)
+	if moves {
+		t.follow(p, at, out)
+	}
+}
+
+// extend appends what was fetched. What cannot be a continuation of the log is
+// not believed.
+func (t *Table) extend(p *Partition, got *wire.FetchedPartition, at Moment, out *Out) {
+	bad := got.Bad
+	if len(got.Batches) > 0 {
+		if err := p.replica.Extend(got.Batches); err != nil {
+			bad = err
+		} else {
+			t.append(p, got.Batches, at, out)
+		}
+	}
+	if bad != nil {
+		assert.Reached("partition: batches of a leader refused")
+		p.replica.Pause(at.Now.Add(spaceRetry))
+		t.note(p)
+		out.Lines = append(out.Lines, Line{slog.LevelWarn, "batches from the leader are damaged, and fetched again",
+			append(p.attrs(), slog.Int("leader", int(p.replica.Leader())), slog.String("error", bad.Error()))})
+	}
+}
+
+func (t *Table) append(p *Partition, batches []record.Batch, at Moment, out *Out) {
+	cfg := &p.topic.Config
+	bytes := int64(0)
+	for _, b := range batches {
+		p.producers.Add(producer.Of(b), at.Now)
+		bytes += int64(len(b))
+	}
+	t.followed += bytes
+	t.Stats.ReplicatedBatches += int64(len(batches))
+	t.Stats.ReplicatedBytes += bytes
+	t.touch(p)
+	out.Jobs = append(out.Jobs, job.Append{Write: storage.Write{
+		Log: p.log(), Batches: batches, SegmentBytes: cfg.SegmentBytes, PageCache: cfg.PageCache, AppendTime: record.NoTimestamp,
+	}, Fetched: true})
+}
+
+// FollowedBytes is how many bytes that were fetched from leaders are on their way
+// to the disk. Whoever fetches stops while they are too many.
+func (t *Table) FollowedBytes() int64 { return t.followed }
+
+// cut drops what the leader's log does not have.
+func (t *Table) cut(p *Partition, got *wire.FetchedPartition, at Moment, out *Out) {
+	d := got.Diverging
+	end, below, err := p.replica.Diverged(replica.Divergence{Epoch: d.Epoch, End: d.End})
+	if err != nil {
+		p.replica.Pause(at.Now.Add(spaceRetry))
+		t.note(p)
+		out.Lines = append(out.Lines, Line{slog.LevelError, "the leader's word on where logs diverge makes no sense",
+			append(p.attrs(), slog.Int("leader", int(p.replica.Leader())), slog.String("error", err.Error()))})
+		return
+	}
+	level, text := slog.LevelInfo, "log is cut to where the leader's diverges"
+	if below {
+		assert.Reached("partition: committed records given up for an unclean leader")
+		level, text = slog.LevelWarn, "records that were committed are given up: their leader was elected though it was not in sync"
+	}
+	out.Lines = append(out.Lines, Line{level, text, append(p.attrs(), slog.Int64("offset", int64(end)),
+		slog.Int64("log_end", int64(p.replica.LogEnd())), slog.Int("epoch", int(p.replica.Epoch())))})
+	t.Stats.Truncations++
+	out.Jobs = append(out.Jobs, job.Truncate{Log: p.log(), End: end})
+}
+
+// startOver gives up a log that ends before the leader's begins.
+func (t *Table) startOver(p *Partition, got *wire.FetchedPartition, out *Out) {
+	assert.Reached("partition: log given up that ends before the leader's")
+	out.Lines = append(out.Lines, Line{slog.LevelInfo, "log ends before the leader's begins, and starts over there",
+		append(p.attrs(), slog.Int64("offset", int64(got.LogStart)), slog.Int64("log_end", int64(p.replica.LogEnd())))})
+	t.Stats.Truncations++
+	p.replica.Reset()
+	out.Jobs = append(out.Jobs, job.Reset{Log: p.log(), Start: got.LogStart})
+}
+
+// truncated takes the result of a truncation or a reset.
+func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out) {
+	p := t.partition(id)
+	if p == nil {
+		return
+	}
+	was := p.marks()
+	var ro replica.Out
+	if res.Err != nil {
+		p.replica.TruncateFailed(at.Now.Add(spaceRetry), &ro)
+		t.moved(p, was, &ro, at, out)
+		if errors.As(res.Err, new(*storage.DamageError)) {
+			t.spoil(p, res.Err, at, out)
+			return
+		}
+		t.follow(p, at, out)
+		return
+	}
+	p.view = res.View
+	switch j := res.Job.(type) {
+	case job.Reset:
+		p.producers, p.damage = producer.State{}, nil
+	case job.Truncate:
+		if !j.Replay && !p.producers.Exact(res.View.End()) {
+			assert.Reached("partition: producers rebuilt from the log")
+			out.Jobs = append(out.Jobs, job.Truncate{Log: id, End: res.View.End(), Replay: true})
+			return
+		}
+		if err := t.rollback(p, j, res, at); err != nil {
+			p.replica.Truncated(res.View.Start(), res.View.End(), epochsOf(res.View), &ro)
+			t.moved(p, was, &ro, at, out)
+			t.spoil(p, err, at, out)
+			return
+		}
+	}
+	p.replica.Truncated(res.View.Start(), res.View.End(), epochsOf(res.View), &ro)
+	t.touch(p)
+	t.moved(p, was, &ro, at, out)
+	t.follow(p, at, out)
+}
+
+// rollback makes the producer state that of the log that is left.
+func (t *Table) rollback(p *Partition, j job.Truncate, res job.Result, at Moment) error {
+	if !j.Replay {
+		p.producers.Cut(res.View.End())
+		return nil
+	}
+	state, _, err := restore(res.Snapshot, at.Now)
+	if err != nil {
+		return err
+	}
+	replay(&state, res.View, res.After, res.View.Start(), at.Now)
+	p.producers = state
+	return nil
+}

@@ -1,0 +1,295 @@
+package replica
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// Node is what all replicas of one node share. The node owns it and changes it
+// between calls only.
+type Node struct {
+	Self  metadata.NodeID
+	Epoch metadata.BrokerEpoch // of Self
+	// Brokers are the registered ones, by id.
+	Brokers []Broker
+	// MaxLag is how long an in-sync follower may be behind. Kafka:
+	// replica.lag.time.max.ms.
+	MaxLag time.Duration
+	// Retry is how long a leader waits before it asks the controller again, and a
+	// follower before it tells its leader again how far its disk is.
+	Retry time.Duration
+}
+
+// Broker is a registered broker.
+type Broker struct {
+	ID     metadata.NodeID
+	Epoch  metadata.BrokerEpoch
+	Active bool // may be in sync: neither fenced nor about to stop
+}
+
+// broker finds a broker that may be in sync under that registration.
+func (n *Node) active(id metadata.NodeID, epoch metadata.BrokerEpoch) bool {
+	b, ok := n.broker(id)
+	return ok && b.Active && b.Epoch == epoch
+}
+
+func (n *Node) broker(id metadata.NodeID) (Broker, bool) {
+	i, ok := slices.BinarySearchFunc(n.Brokers, id, func(b Broker, id metadata.NodeID) int { return int(b.ID) - int(id) })
+	if !ok {
+		return Broker{}, false
+	}
+	return n.Brokers[i], true
+}
+
+// grace is how long after its election a leader keeps everybody in the ISR. A
+// former leader may answer consumers by its lease for as long; while it is in
+// the ISR nothing is committed that it does not have, for it tells the new
+// leader how far it is only once it knows that it is none.
+const grace = 550 * time.Millisecond
+
+// reign is what a leader knows of the other replicas.
+//
+// Invariant: followers are the other replicas, in the order of the partition's.
+type reign struct {
+	since     clock.Instant
+	followers []follower
+	isr       int // members of the ISR, the leader counted, as far as the controller has decided
+	minISR    int
+
+	asking  bool          // a proposal is with the controller
+	unsure  bool          // one may have been accepted that had no answer
+	retryAt clock.Instant // nothing is proposed before
+}
+
+// follower is another replica as its leader knows it.
+type follower struct {
+	node   metadata.NodeID
+	place  int16 // among the replicas, the leader counted
+	inSync bool  // decided by the controller
+	added  bool  // it may be: it was proposed
+	// holds says it keeps the high watermark back though it is not in sync: it
+	// keeps up, and could never join if it had to hit a moving mark.
+	holds bool
+
+	// What it reported in this leader epoch, in a process that had registered as
+	// epoch. Another process may have lost what this one had.
+	epoch    metadata.BrokerEpoch
+	durable  record.Offset // log end on its disk, as far as it agrees with the leader's log; -1 unknown
+	caughtUp clock.Instant // when it last had all that the leader had
+	// At its last report.
+	reportAt clock.Instant
+	endThen  record.Offset // the leader's log end on disk; -1 if there was none
+}
+
+func newReign(now clock.Instant) *reign { return &reign{since: now} }
+
+const (
+	noBrokerEpoch metadata.BrokerEpoch = -1
+	longAgo       clock.Instant        = -1 << 62
+)
+
+// reassigned takes what the metadata say of the partition that is led. newer
+// says that the controller has decided since the last time.
+func (r *Replica) reassigned(t *Term, newer bool, n *Node, now clock.Instant, out *Out) {
+	if r.reign == nil {
+		r.reign = newReign(now)
+	}
+	g := r.reign
+	followers := make([]follower, 0, len(t.Replicas))
+	for i, id := range t.Replicas {
+		if id == n.Self {
+			continue
+		}
+		f, ok := g.follower(id)
+		if !ok {
+			f = &follower{node: id, epoch: noBrokerEpoch, durable: -1, endThen: -1, caughtUp: longAgo}
+		}
+		f.place = int16(i)
+		member := slices.Contains(t.ISR, id)
+		if member && !f.inSync && f.durable < 0 {
+			f.caughtUp = now // it has its time to report
+		}
+		f.inSync = member
+		f.added = f.added && !newer
+		f.holds = f.holds && n.active(id, f.epoch)
+		followers = append(followers, *f)
+	}
+	g.followers, g.isr, g.minISR = followers, len(t.ISR), t.MinISR
+	if newer {
+		g.asking, g.unsure, g.retryAt = false, false, 0
+	}
+	if len(followers) == 0 {
+		r.reign = nil
+	}
+	r.decided(n, now, out)
+}
+
+// decided goes on after the ISR, or the minimum, may have changed.
+func (r *Replica) decided(n *Node, now clock.Instant, out *Out) {
+	if r.UnderMinISR() {
+		waiting := len(r.waiting)
+		r.breakCommitted(ErrUnderMinISR, out)
+		if waiting > len(r.waiting) {
+			assert.Reached("replica: too few in-sync replicas for what was appended")
+		}
+	}
+	r.advance(out)
+	r.propose(n, now, out)
+}
+
+// UnderMinISR reports whether a leader has too few in-sync replicas for
+// anything to be committed.
+func (r *Replica) UnderMinISR() bool { return r.reign != nil && r.reign.isr < r.reign.minISR }
+
+func (g *reign) follower(id metadata.NodeID) (*follower, bool) {
+	for i := range g.followers {
+		if g.followers[i].node == id {
+			return &g.followers[i], true
+		}
+	}
+	return nil, false
+}
+
+// committed is the high watermark: what is on the disks of all in-sync
+// replicas, of all that may be in sync for all the leader knows, and of those
+// that are about to join.
+//
+// It stands still while the in-sync replicas are fewer than the minimum: what
+// an eligible leader replica lacks must not be committed (KIP-966).
+func (g *reign) committed(written, highWatermark record.Offset) record.Offset {
+	if g.isr < g.minISR {
+		return highWatermark
+	}
+	end := written
+	for i := range g.followers {
+		if f := &g.followers[i]; f.inSync || f.added || f.holds {
+			end = min(end, f.durable)
+		}
+	}
+	return end
+}
+
+// outrun says the leader's disk is about to go beyond end: whoever has all up to
+// there was caught up until now.
+func (g *reign) outrun(end record.Offset, now clock.Instant) {
+	for i := range g.followers {
+		if f := &g.followers[i]; f.durable >= end {
+			f.caughtUp = now
+		}
+	}
+}
+
+// Report is what a follower says of its disk.
+type Report struct {
+	Node        metadata.NodeID
+	BrokerEpoch metadata.BrokerEpoch
+	LeaderEpoch record.LeaderEpoch
+	Durable     record.Offset // log end on its disk, as far as it agrees with the leader's log
+}
+
+// Reported takes a follower's report. One that another process of the follower
+// made, or that was made in another leader epoch, counts for nothing: its log
+// may be cut meanwhile (KIP-903, KIP-320). It reports whether the report counts.
+func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool {
+	if !r.Leads() || r.reign == nil || p.LeaderEpoch != r.epoch || p.Durable < 0 || p.Durable > r.written {
+		return false
+	}
+	f, ok := r.reign.follower(p.Node)
+	if b, known := n.broker(p.Node); !ok || p.BrokerEpoch < f.epoch || known && p.BrokerEpoch < b.Epoch {
+		return false
+	}
+	if p.BrokerEpoch > f.epoch {
+		f.epoch, f.durable, f.holds, f.endThen = p.BrokerEpoch, -1, false, -1
+		if !f.inSync {
+			f.caughtUp = longAgo
+		}
+	}
+	keepsUp := true
+	switch {
+	case p.Durable >= r.written:
+		f.caughtUp = now
+	case f.endThen >= 0 && p.Durable >= f.endThen:
+		f.caughtUp = max(f.caughtUp, f.reportAt)
+	default:
+		keepsUp = false
+	}
+	f.durable, f.reportAt, f.endThen = max(f.durable, p.Durable), now, r.written
+	f.holds = n.active(f.node, f.epoch) && (keepsUp || f.holds && now < f.caughtUp.Add(n.MaxLag))
+	r.advance(out)
+	r.propose(n, now, out)
+	r.check()
+	return true
+}
+
+// Review does what is due, and what follows when brokers came, went, or were
+// fenced or unfenced. It reports whether a follower that was paused may fetch
+// again.
+func (r *Replica) Review(n *Node, now clock.Instant, out *Out) (resumed bool) {
+	if f := r.pursuit; f != nil && f.pausedTo > 0 && now >= f.pausedTo {
+		f.pausedTo, resumed = 0, true
+	}
+	if r.reign == nil {
+		return resumed
+	}
+	for i := range r.reign.followers {
+		f := &r.reign.followers[i]
+		f.holds = f.holds && n.active(f.node, f.epoch) && (f.durable >= r.written || now < f.caughtUp.Add(n.MaxLag))
+	}
+	r.advance(out)
+	r.propose(n, now, out)
+	r.check()
+	return resumed
+}
+
+// Short reports whether a leader has replicas that are not in sync.
+func (r *Replica) Short() bool { return r.reign != nil && r.reign.isr <= len(r.reign.followers) }
+
+// Lag is how far a replica is behind, for its leader.
+type Lag struct {
+	Node    metadata.NodeID
+	InSync  bool
+	Durable record.Offset // -1 if it has not said
+}
+
+// Lags tells f of every other replica, while this one leads.
+func (r *Replica) Lags(f func(Lag)) {
+	if r.reign == nil {
+		return
+	}
+	for i := range r.reign.followers {
+		l := &r.reign.followers[i]
+		f(Lag{l.node, l.inSync, l.durable})
+	}
+}
+
+// Knows reports whether node is another replica of the partition that is led,
+// and that the given registration of it is not one that is over.
+func (r *Replica) Knows(node metadata.NodeID, epoch metadata.BrokerEpoch, n *Node) bool {
+	if r.reign == nil {
+		return false
+	}
+	f, ok := r.reign.follower(node)
+	b, known := n.broker(node)
+	return ok && epoch >= f.epoch && !(known && epoch < b.Epoch)
+}
+
+func (r *Replica) checkReign() {
+	if r.reign == nil {
+		return
+	}
+	assert.That(r.role == leading, "replica: a reign without a leader")
+	members := 1
+	for i := range r.reign.followers {
+		f := &r.reign.followers[i]
+		assert.That(f.durable <= r.written, "replica: a follower has more than its leader")
+		if f.inSync {
+			members++
+		}
+	}
+	assert.That(members == r.reign.isr, "replica: the ISR is not what it is said to be")
+}
