@@ -38,7 +38,9 @@ const (
 //     it was just elected out of the ELR.
 //   - A leader that lives is not taken out of the ISR or the replicas: it may
 //     serve reads for as long as its lease is valid. If it is to go, another is
-//     elected first, and it goes when that has led for a while; see handover.
+//     elected first. For the same reason a reassignment does not end with the
+//     last replica that has come in sync, if of those that go one is in sync and
+//     lives: it may have led a moment ago. Finish ends it, a little later.
 //   - The leader epoch grows when the leader changes, also to none, and when
 //     replicas are removed, so that they cannot go on (KAFKA-9212); not when the
 //     ISR shrinks (KAFKA-15021).
@@ -46,9 +48,12 @@ const (
 // Source: KIP-497, KIP-704, KIP-841, KIP-966.
 func (d *draft) change(p *metadata.Partition, to metadata.Partition, how election, unfit ...metadata.NodeID) *metadata.Partition {
 	leaving := metadata.NoNode
-	if !d.handover(p) {
-		if done, ok := complete(to); ok {
+	if done, ok := complete(to); ok {
+		switch {
+		case !slices.ContainsFunc(without(to.ISR, done.ISR), d.lives):
 			to = done
+		case slices.Contains(to.Removing, p.Leader) && d.reigns(p):
+			leaving = p.Leader
 		}
 	}
 	if d.reigns(p) && !slices.Contains(to.Replicas, p.Leader) {
@@ -151,18 +156,15 @@ func (d *draft) eligible(p, to *metadata.Partition, unfit []metadata.NodeID) []m
 	return without(without(elr, to.ISR), unfit)
 }
 
-// reigns reports whether the partition's leader may be serving reads.
-func (d *draft) reigns(p *metadata.Partition) bool {
-	b, ok := d.image.Broker(p.Leader)
+// lives reports whether a broker may be serving what it leads, or thinks it
+// does.
+func (d *draft) lives(n metadata.NodeID) bool {
+	b, ok := d.image.Broker(n)
 	return ok && !b.Fenced
 }
 
-// handover reports whether p has everything to end its reassignment, but waits:
-// the replicas that go may have led until a moment ago. Finish ends it.
-func (d *draft) handover(p *metadata.Partition) bool {
-	_, done := complete(*p)
-	return done
-}
+// reigns reports whether the partition's leader may be serving reads.
+func (d *draft) reigns(p *metadata.Partition) bool { return d.lives(p.Leader) }
 
 // keeping is to with the replicas of p that it lacks, as Removing.
 func keeping(p *metadata.Partition, to metadata.Partition) metadata.Partition {

@@ -50,6 +50,8 @@ func TestStories(t *testing.T) {
 					return err.Error()
 				}
 				d.MaybeScanArgs(t, "max-records", &cfg.MaxRecords)
+				d.MaybeScanArgs(t, "node", &cfg.Node)
+				d.MaybeScanArgs(t, "cluster", &cfg.ClusterID)
 			case "register":
 				for _, l := range lines {
 					var r Registration
@@ -85,9 +87,9 @@ func TestStories(t *testing.T) {
 					fmt.Fprintf(&b, "%s id=%s error=%d %q\n", deref(topic.Topic), metadata.TopicID(topic.TopicID), topic.ErrorCode, deref(topic.ErrorMessage))
 				}
 			case "auto-create":
-				records, refused := New(cfg).AutoCreate(m, lines, rng)
-				apply(records)
-				for _, r := range refused {
+				r, _ := New(cfg).Decide(m, AutoCreate(lines), rng)
+				apply(r.Records)
+				for _, r := range Refusals(r.Response.(*kmsg.CreateTopicsResponse)) {
 					fmt.Fprintf(&b, "%s %v\n", r.Name, r.Err)
 				}
 			case "allocate":
@@ -112,6 +114,9 @@ func TestStories(t *testing.T) {
 					s.v = int16(version)
 				}
 				records, out, ok := s.tell(lines)
+				if !ok {
+					records, out, ok = s.tellLifecycle(lines)
+				}
 				if !ok {
 					d.Fatalf(t, "unknown command")
 				}
