@@ -41,8 +41,9 @@ type Serve struct {
 	ClusterID string          // cluster.id; empty: the data directory's, or a drawn one
 	HTTP      string          // pawl.http.listen; empty: none
 
-	PeerListen  string       // pawl.peer.listen
-	Controllers []Controller // controller.quorum.voters; empty: this node alone
+	PeerListen    string       // pawl.peer.listen; empty: the place that Controllers has for this node
+	PeerAdvertise string       // pawl.peer.advertise; empty: that place, or PeerListen
+	Controllers   []Controller // controller.quorum.voters; empty: this node alone
 
 	MemoryMax             int64         // pawl.memory.max, in bytes
 	CheckpointBytes       int64         // pawl.checkpoint.bytes
@@ -65,10 +66,11 @@ type Serve struct {
 	Warnings []string
 }
 
-// Controller is a node that keeps the metadata log.
+// Controller is a node that votes on the metadata log.
 type Controller struct {
 	ID   metadata.NodeID
-	Addr string // host:port
+	Host string // where it listens for nodes
+	Port int32
 }
 
 // Flags are the flags of pawl serve.
@@ -86,8 +88,10 @@ var flagKeys = []struct{ flag, key, prefix, usage string }{
 	{"advertise", "advertised.listeners", "PLAINTEXT://", "what clients are told to connect to, host:port (default the address they came by)"},
 	{"node-id", "node.id", "", "the node's number in the cluster"},
 	{"rack", "broker.rack", "", "where the node stands"},
-	{"controllers", "controller.quorum.voters", "", "the nodes that keep the metadata log, id@host:port,... (default this node alone)"},
-	{"peer-listen", "pawl.peer.listen", "", "where other nodes connect, host:port"},
+	{"controllers", "controller.quorum.voters", "", "the nodes that vote on the metadata log, id@host:port,..., the same for every node (default this node alone)"},
+	{"peer-listen", "pawl.peer.listen", "", "where other nodes connect, host:port (default the place --controllers has for this node)"},
+	{"peer-advertise", "pawl.peer.advertise", "", "what other nodes are told to connect to, host:port (default that place, or --peer-listen)"},
+	{"cluster-id", "cluster.id", "", "the cluster's id (default the data directory's, else made of --controllers)"},
 	{"http", "pawl.http.listen", "", "where metrics, health and the console are served, host:port; empty for nowhere"},
 }
 
@@ -261,8 +265,11 @@ func (l *loader) serve() (s Serve, err error) {
 		return Serve{}, err
 	}
 	s.Controllers, _ = parseControllers(l.text("controller.quorum.voters"))
-	s.PeerListen, s.HTTP = l.text("pawl.peer.listen"), l.text("pawl.http.listen")
+	s.PeerListen, s.PeerAdvertise, s.HTTP = l.text("pawl.peer.listen"), l.text("pawl.peer.advertise"), l.text("pawl.http.listen")
 	s.NodeID, s.Rack, s.ClusterID = metadata.NodeID(l.int("node.id")), l.text("broker.rack"), l.text("cluster.id")
+	if err := s.checkCluster(); err != nil {
+		return Serve{}, err
+	}
 	s.MemoryMax, s.CheckpointBytes = l.int("pawl.memory.max"), l.int("pawl.checkpoint.bytes")
 	s.MaxConnections, s.ConnectionsMaxIdle = int(l.int("max.connections")), l.millis("connections.max.idle.ms")
 	s.SocketRequestMaxBytes = int(l.int("socket.request.max.bytes"))
@@ -275,7 +282,7 @@ func (l *loader) serve() (s Serve, err error) {
 		return Serve{}, fmt.Errorf("%w: pawl.memory.max is %d, less than one request of socket.request.max.bytes (%d): raise the one or lower the other",
 			ErrValue, s.MemoryMax, s.SocketRequestMaxBytes)
 	}
-	s.Warnings = l.warnings
+	s.Warnings = append(l.warnings, s.doubts()...)
 	if ignored := slices.Compact(slices.Sorted(slices.Values(l.ignored))); len(ignored) > 0 {
 		s.Warnings = append(s.Warnings, "these settings are Kafka's and change nothing here: "+strings.Join(ignored, ", "))
 	}

@@ -112,7 +112,7 @@ offsets.topic.replication.factor=1
 	if got.Listen != ":9092" || got.Advertise != "broker.example:9092" || got.NodeID != 4 || got.DataDir != "/tmp/kraft-combined-logs" {
 		t.Errorf("%+v", got)
 	}
-	if want := []Controller{{4, "localhost:9093"}}; !reflect.DeepEqual(got.Controllers, want) {
+	if want := []Controller{{4, "localhost", 9093}}; !reflect.DeepEqual(got.Controllers, want) {
 		t.Errorf("got %v, want %v", got.Controllers, want)
 	}
 	if len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "num.network.threads, offsets.topic.replication.factor, process.roles, ssl.cipher.suites") {

@@ -13,18 +13,20 @@ import (
 // Kafka's that the node by itself has no use for. Where a name is also in the
 // node's table, this line is what holds.
 var hostKeys = []*metadata.ConfigDef{
-	{Name: "cluster.id", Type: metadata.StringConfig,
-		Doc: "The cluster's id, 22 characters of URL-safe base64. Empty takes the one in the data directory, or draws one."},
+	{Name: "cluster.id", Type: metadata.StringConfig, Check: clusterID,
+		Doc: "The cluster's id, 22 characters of URL-safe base64. Empty takes the one in the data directory; if that is fresh, one is made of controller.quorum.voters, so that all nodes agree on it, or drawn for a node that is alone."},
 	{Name: "controller.quorum.voters", Type: metadata.ListConfig, Check: func(s string) error { _, err := parseControllers(s); return err },
-		Doc: "The nodes that keep the metadata log, as id@host:port. Empty: this node alone."},
+		Doc: "The nodes that vote on the metadata log, as id@host:port, the port being the one where nodes listen for each other. Every node is told the same ones; three or five are usual. A node that is not named follows them. Empty: this node alone."},
 	{Name: "pawl.checkpoint.bytes", Type: metadata.LongConfig, Default: "67108864", Check: positive,
 		Doc: "Bytes appended between two checkpoints, and so about how much is replayed after a crash. May be given as 64MiB."},
 	{Name: "pawl.http.listen", Type: metadata.StringConfig, Default: "127.0.0.1:9644", Check: hostPort,
 		Doc: "Where metrics, health and the console are served, host:port. Empty: nowhere."},
 	{Name: "pawl.memory.max", Type: metadata.LongConfig, Default: "268435456", Check: positive,
 		Doc: "Most bytes that the requests under way may take together. May be given as 256MiB."},
+	{Name: "pawl.peer.advertise", Type: metadata.StringConfig, Check: place,
+		Doc: "What the other nodes are told to connect to, host:port. Empty: the place controller.quorum.voters names for this node, else pawl.peer.listen."},
 	{Name: "pawl.peer.listen", Type: metadata.StringConfig, Check: hostPort,
-		Doc: "Where the other nodes connect, host:port. Empty: the place controller.quorum.voters names for this node."},
+		Doc: "Where the other nodes connect, host:port. Empty: the place controller.quorum.voters names for this node, if it names others too. Nobody but the nodes of the cluster should be able to connect there: they trust each other."},
 }
 
 // aliases are old names of keys.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/base64"
 	"fmt"
 	"net"
 	"slices"
@@ -70,6 +71,31 @@ func hostPort(addr string) error {
 	return nil
 }
 
+// place checks a host:port that can be connected to.
+func place(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	_, _, err := splitPlace(addr)
+	return err
+}
+
+// splitPlace is the host and the port of an address that can be connected to.
+func splitPlace(addr string) (host string, port int32, err error) {
+	if err := hostPort(addr); err != nil {
+		return "", 0, err
+	}
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%q, want host:port", addr)
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if ip := net.ParseIP(host); err != nil || n == 0 || host == "" || ip != nil && ip.IsUnspecified() {
+		return "", 0, fmt.Errorf("%q, want a host and a port that others can connect to", addr)
+	}
+	return host, int32(n), nil
+}
+
 // parseControllers reads 1@host:port,2@host:port.
 func parseControllers(text string) (controllers []Controller, err error) {
 	if strings.TrimSpace(text) == "" {
@@ -81,15 +107,54 @@ func parseControllers(text string) (controllers []Controller, err error) {
 		if !ok || err != nil || n < 0 || addr == "" {
 			return nil, fmt.Errorf("%q, want id@host:port, separated by commas", one)
 		}
-		if err := hostPort(addr); err != nil {
+		host, port, err := splitPlace(addr)
+		if err != nil {
 			return nil, err
 		}
 		for _, c := range controllers {
 			if c.ID == metadata.NodeID(n) {
 				return nil, fmt.Errorf("node %d is named twice", n)
 			}
+			if c.Host == host && c.Port == port {
+				return nil, fmt.Errorf("nodes %d and %d are named at one place, %s", c.ID, n, addr)
+			}
 		}
-		controllers = append(controllers, Controller{metadata.NodeID(n), addr})
+		controllers = append(controllers, Controller{metadata.NodeID(n), host, port})
+	}
+	if len(controllers) > maxControllers {
+		return nil, fmt.Errorf("%d controllers, want at most %d: what is decided must be on the disks of most of them", len(controllers), maxControllers)
 	}
 	return controllers, nil
+}
+
+// maxControllers is how many nodes may vote on the metadata log.
+const maxControllers = 9
+
+// clusterID checks a cluster's id.
+func clusterID(id string) error {
+	if p, err := base64.RawURLEncoding.DecodeString(id); id != "" && (err != nil || len(p) != 16) {
+		return fmt.Errorf("%q, want 22 characters of URL-safe base64, such as %s", id, "MkU3OEVBNTcwNTJENDM2Qg")
+	}
+	return nil
+}
+
+// checkCluster finds out whether the node can be reached by the others.
+func (s *Serve) checkCluster() error {
+	if len(s.Controllers) == 0 || s.PeerListen != "" {
+		return nil
+	}
+	for _, c := range s.Controllers {
+		if c.ID == s.NodeID {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: node %d is none of the controllers, so it must be told where other nodes connect: set --peer-listen", ErrValue, s.NodeID)
+}
+
+// doubts are lines about what works and is hardly meant.
+func (s *Serve) doubts() (lines []string) {
+	if n := len(s.Controllers); n > 0 && n%2 == 0 {
+		lines = append(lines, fmt.Sprintf("%d controllers survive the loss of no more of them than %d do: name an odd number", n, n-1))
+	}
+	return lines
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawlbroker/pawl/broker/standalone"
+	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/cmd/pawl/cli"
 	"github.com/pawlbroker/pawl/cmd/pawl/config"
 )
@@ -29,7 +30,8 @@ Configuration has Kafka's names (docs/configuration.md). A flag wins over --set,
 (PAWL_FOO_BAR or KAFKA_FOO_BAR for foo.bar), that over the file, that over the default.`,
 		Example: `  pawl serve
   pawl serve --data-dir /var/lib/pawl --listen 0.0.0.0:9092 --advertise broker1.example.com:9092
-  pawl serve --config server.properties --set num.partitions=8`,
+  pawl serve --config server.properties --set num.partitions=8
+  pawl serve --node-id 2 --listen 10.0.0.2:9092 --controllers 1@10.0.0.1:9093,2@10.0.0.2:9093,3@10.0.0.3:9093`,
 		Args: cli.Positional(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logger(a.Err, format)
@@ -57,24 +59,18 @@ Configuration has Kafka's names (docs/configuration.md). A flag wins over --set,
 }
 
 // optionsOf makes a broker's configuration of what was read.
-func optionsOf(c config.Serve) (options, error) {
-	for _, other := range c.Controllers {
-		if other.ID != c.NodeID || len(c.Controllers) > 1 {
-			return options{}, fmt.Errorf("--controllers: a broker is its own controller; node %d cannot be one of %d", c.NodeID, len(c.Controllers))
-		}
-	}
+func optionsOf(c config.Serve) (o options, err error) {
 	b := standalone.DefaultConfig(c.NodeID)
-	b.DataDir, b.Listen, b.ClusterID = c.DataDir, c.Listen, c.ClusterID
-	if c.Advertise != "" {
-		host, port, err := net.SplitHostPort(c.Advertise)
-		if err != nil {
-			return options{}, fmt.Errorf("--advertise %s: %w", c.Advertise, err)
-		}
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 || host == "" {
-			return options{}, fmt.Errorf("--advertise %s: want a host and a port that clients can connect to", c.Advertise)
-		}
-		b.Node.Host, b.Node.Port = host, int32(n)
+	b.DataDir, b.Listen, b.ClusterID, b.Version = c.DataDir, c.Listen, c.ClusterID, cli.BuildVersion().String()
+	if b.Node.Host, b.Node.Port, err = advertised("--advertise", c.Advertise); err != nil {
+		return o, err
+	}
+	b.Cluster.Listen = c.PeerListen
+	if b.Cluster.Host, b.Cluster.Port, err = advertised("--peer-advertise", c.PeerAdvertise); err != nil {
+		return o, err
+	}
+	for _, one := range c.Controllers {
+		b.Cluster.Controllers = append(b.Cluster.Controllers, wire.Peer(one))
 	}
 	b.Node.Rack, b.Node.Broker, b.Node.CheckpointBytes = c.Rack, c.Broker, c.CheckpointBytes
 	b.Node.Partition.FetchMaxBytes, b.Node.Partition.ProducerExpiry = c.FetchMaxBytes, c.ProducerExpiry
@@ -82,6 +78,23 @@ func optionsOf(c config.Serve) (options, error) {
 	b.TCP.RequestMemory, b.TCP.MaxRequestBytes = c.MemoryMax, c.SocketRequestMaxBytes
 	b.TCP.MaxConnections, b.TCP.IdleTimeout = c.MaxConnections, c.ConnectionsMaxIdle
 	return options{broker: b, http: c.HTTP}, nil
+}
+
+// advertised is the host and the port of an address that others are told; none
+// if it is empty.
+func advertised(flag, addr string) (host string, port int32, err error) {
+	if addr == "" {
+		return "", 0, nil
+	}
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("%s %s: %w", flag, addr, err)
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 || host == "" {
+		return "", 0, fmt.Errorf("%s %s: want a host and a port that others can connect to", flag, addr)
+	}
+	return host, int32(n), nil
 }
 
 // logger writes lines of the given format.

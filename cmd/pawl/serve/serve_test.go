@@ -100,7 +100,12 @@ func TestCommandLineThatMakesNoSense(t *testing.T) {
 		"--advertise nowhere":            "advertise",
 		"--log xml":                      "xml",
 		"--config /nonexistent":          "/nonexistent",
-		"--controllers 2@127.0.0.1:9093": "controller",
+		"--controllers 2@127.0.0.1:9093": "--peer-listen",
+		"--controllers 1@:9093":          "others can connect",
+		"--controllers 1@a:1,1@b:1":      "twice",
+		"--controllers 1@a:1,2@a:1":      "one place",
+		"--peer-advertise 0.0.0.0:1":     "others can connect",
+		"--cluster-id mine":              "22 characters",
 		"surplus":                        "surplus",
 	} {
 		var out, errs bytes.Buffer
