@@ -1,259 +1,336 @@
 package broker
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/controller"
+	"github.com/pawlbroker/pawl/broker/fetcher"
+	"github.com/pawlbroker/pawl/broker/forward"
+	"github.com/pawlbroker/pawl/broker/membership"
 	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/office"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/quorum"
+	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/job"
 )
 
-// cluster is the node's part in the cluster: the metadata log, the image that
-// it comes to, and what this node proposed and waits for.
-//
-// Invariant: scratch is image with every pending proposal applied; pending is
-// empty unless this node leads the quorum.
+// cluster is the node's part in the cluster: the deciders that are about more
+// than one node, and what they decided last.
 type cluster struct {
-	quorum  *quorum.Quorum
-	out     quorum.Out
-	image   metadata.Image // committed
-	scratch metadata.Image // what the controller decides on
-	pending []proposal     // oldest first
-	opened  bool           // the partitions of image are open
+	office  *office.Office // nil while the node recovers
+	member  *membership.Member
+	forward *forward.Table
+	fetcher *fetcher.Fetcher
 
-	snapshotAt quorum.Index // of the last snapshot that was asked for
+	officeOut  office.Out
+	memberOut  membership.Out
+	forwardOut forward.Out
+	fetcherOut fetcher.Out
 
-	ids controller.ProducerIDs // that this node may give out
+	altering partition.Alterations // asked of the controller
+	known    []wire.Peer           // nodes that may not be registered
+
+	ids     controller.ProducerIDs // that this node may give out
+	asking  bool                   // for more of them
+	waiting []Request              // for producer ids
+	opened  bool                   // the partitions of the image are open
 }
 
-// proposal is what waits for a metadata entry to be committed.
-type proposal struct {
-	ticket  quorum.Ticket
-	replies []partition.Reply      // to be sent then
-	again   []Request              // to be handled anew then
-	ids     controller.ProducerIDs // to be this node's then, unless empty
-	joins   bool                   // this is the node's registration
+// Who made a call, in the low bits of its id.
+const (
+	byMember CallID = iota
+	byForward
+	byFetcher
+	byTable
+	callers
+)
+
+// ownConn is the connection of the node with itself.
+const ownConn = ^uint64(0)
+
+func (c *cluster) init(cfg Config, env Env) {
+	c.member = membership.New(cfg.member(env.Rand))
+	c.forward = forward.New(forward.DefaultConfig())
+	c.fetcher = fetcher.New(cfg.fetcher())
+	c.known = cfg.Controllers
+}
+
+// image is what is committed of the cluster's metadata, as far as the node knows.
+func (c *cluster) image() metadata.Image {
+	if c.office == nil {
+		return metadata.Image{}
+	}
+	return c.office.Log().Image()
+}
+
+func (c *cluster) nextWake() clock.Instant {
+	if c.office == nil {
+		return clock.Never
+	}
+	return min(c.office.NextWake(), c.member.NextWake(), c.forward.NextWake(), c.fetcher.NextWake())
+}
+
+func (c *cluster) wake(now clock.Instant) {
+	if c.office == nil {
+		return
+	}
+	c.office.Wake(now, &c.officeOut)
+	c.member.Wake(now, &c.memberOut)
+	c.forward.Wake(now, &c.forwardOut)
+	c.fetcher.Wake(now, &c.fetcherOut)
 }
 
 // restore goes on with the metadata log that was saved.
-func (n *Node) restore(saved [][]byte) error {
-	q, err := quorum.New(n.cfg.Quorum, n.env.Rand, saved, &n.cluster.out)
-	if err != nil {
-		return err
-	}
-	n.cluster.quorum = q
-	return nil
-}
-
-// settle does what the quorum decided, until nothing is left to do. Applying an
-// entry may lead to another proposal.
-func (n *Node) settle() {
+func (n *Node) restore(rec *storage.Recovered) {
 	c := &n.cluster
-	for n.phase != stopped {
-		out := c.out
-		c.out = quorum.Out{}
-		if out.Save != nil {
-			n.env.Disk.Submit(job.SaveQuorum{Records: out.Save.Records, Replace: out.Save.Replace})
-		}
-		if out.Restore != nil {
-			n.apply(uint64(out.Restore.Index), out.Restore.Data)
-		}
-		for i, e := range out.Committed {
-			if len(e.Data) > 0 {
-				n.apply(uint64(e.Index), e.Data)
-			}
-			n.committed(e.Ticket)
-			out.Committed[i] = quorum.Entry{}
-		}
-		n.lost(out.Lost)
-		n.lost(out.Unknown)
-		if out.Leader != nil && metadata.NodeID(out.Leader.Node) == n.cfg.ID {
-			n.lead()
-		}
-		n.snapshot()
-		if out.Save == nil && out.Restore == nil && out.Committed == nil && out.Leader == nil && out.Lost == nil && out.Unknown == nil {
-			return
-		}
-	}
-}
-
-// snapshot gives up the metadata log so far for the image it comes to, when it
-// has become long.
-func (n *Node) snapshot() {
-	c := &n.cluster
-	if c.quorum == nil || !c.opened {
-		return
-	}
-	applied := c.quorum.Applied()
-	if uint64(applied-max(c.quorum.Compacted(), c.snapshotAt)) < n.cfg.SnapshotEntries {
-		return
-	}
-	assert.Reached("broker: metadata snapshot")
-	c.snapshotAt = applied
-	c.quorum.Compact(applied, metadata.Encode(c.image.Records()), &c.out)
-}
-
-// apply moves the image on by the records of one entry, or of a snapshot.
-func (n *Node) apply(index uint64, data []byte) {
-	records, err := metadata.Decode(data)
+	o, err := office.New(n.cfg.office(), n.env.Rand, rec.Quorum, &c.officeOut)
 	if err != nil {
-		n.stop(fmt.Errorf("metadata log entry %d: %w", index, err))
+		n.stop(fmt.Errorf("metadata log: %w", err))
 		return
 	}
-	image, delta, err := metadata.Apply(n.cluster.image, metadata.Offset(index), records)
-	if err != nil {
-		n.stop(fmt.Errorf("metadata log entry %d: %w", index, err))
-		return
-	}
-	n.cluster.image = image
-	if n.cluster.opened {
-		n.follow(delta)
-	}
-}
-
-// follow makes the table of partitions what the image says.
-func (n *Node) follow(delta metadata.Delta) {
-	at := n.moment()
-	n.table.SetImage(n.cluster.image)
-	for _, t := range delta.Deleted {
-		for i := range t.Partitions {
-			n.table.Drop(storage.LogID{Topic: t.ID, Partition: i}, true, metadata.ErrUnknownTopic, at, &n.out)
+	c.office = o
+	n.introduce()
+	var damaged []wire.DamagedLog
+	for _, id := range sortedLogs(n.recovered) {
+		if n.recovered[id].Damage != nil {
+			damaged = append(damaged, wire.DamagedLog{Topic: id.Topic, Index: id.Partition})
 		}
 	}
-	for _, t := range delta.Created {
-		n.open(t)
+	c.member.Recovered(o.Directory(), damaged, n.env.Clock.Now(), &c.memberOut)
+}
+
+// actCluster does what the cluster's deciders decided, and reports whether they
+// decided anything.
+func (n *Node) actCluster() bool {
+	if n.cluster.office == nil {
+		return false
 	}
-	for _, t := range delta.Configured {
-		n.table.Configure(t.Name, t.Config(n.cfg.Broker))
+	a, b, c, d := n.actOffice(), n.actMember(), n.actForward(), n.actFetcher()
+	return a || b || c || d
+}
+
+func (n *Node) actOffice() bool {
+	c, now := &n.cluster, n.env.Clock.Now()
+	out := c.officeOut
+	c.officeOut = office.Out{}
+	if out.Save != nil {
+		n.env.Disk.Submit(job.SaveQuorum{Records: out.Save.Records, Replace: out.Save.Replace})
+	}
+	for _, j := range out.Joining {
+		c.known = membership.Introduced(c.known, metadata.NodeID(j.Node), j.Address)
+		n.introduce()
+	}
+	n.sendQuorum(out.Messages)
+	for _, d := range out.Deltas {
+		n.follow(d)
+	}
+	for _, l := range out.Lines {
+		n.line(l.Level, l.Text, l.Attrs...)
+	}
+	if out.Err != nil {
+		n.stop(out.Err)
+		return true
+	}
+	log := c.office.Log()
+	c.member.Lone(c.office.Lone(), now, &c.memberOut)
+	c.member.Image(log.Image(), log.Applied(), now, &c.memberOut)
+	c.forward.Applied(log.Applied(), &c.forwardOut)
+	if out.Leader != nil {
+		c.member.Leader(*out.Leader, now, &c.memberOut)
+		c.forward.Leader(*out.Leader, &c.forwardOut)
+	}
+	n.out.Replies = append(n.out.Replies, out.Replies...)
+	return out.Save != nil || out.Leader != nil || len(out.Messages)+len(out.Deltas)+len(out.Replies)+len(out.Lines) > 0
+}
+
+// sendQuorum sends messages of the quorum, those to one node together.
+func (n *Node) sendQuorum(messages []quorum.Message) {
+	var last *wire.QuorumMessages
+	for i, m := range messages {
+		if i == 0 || m.To != messages[i-1].To {
+			last = &wire.QuorumMessages{From: n.cfg.ID}
+			defer n.send(metadata.NodeID(m.To), last)
+		}
+		last.Messages = append(last.Messages, m.Marshal())
 	}
 }
 
-// open opens the partitions of a topic.
-func (n *Node) open(t *metadata.Topic) {
-	top := partition.Topic{ID: t.ID, Name: t.Name, Config: t.Config(n.cfg.Broker)}
-	for p := range n.cluster.image.Partitions(t.ID) {
-		id := storage.LogID{Topic: t.ID, Partition: p.Index}
-		n.table.Assign(partition.Assignment{Topic: top, Partition: p, MinISR: 1}, n.recovered[id], n.moment(), &n.out)
-		delete(n.recovered, id)
-	}
-}
-
-// lead starts this node's work as the active controller: its image is current.
-// Here that means it opens the partitions, registers, and serves once the
-// registration is committed.
-func (n *Node) lead() {
+func (n *Node) actMember() bool {
 	c := &n.cluster
-	c.scratch = c.image
+	out := c.memberOut
+	c.memberOut = membership.Out{}
+	for _, call := range out.Calls {
+		n.call(byMember, call.To, call.Seq, call.Req)
+	}
+	for _, l := range out.Lines {
+		n.line(l.Level, l.Text, l.Attrs...)
+	}
+	if out.Lease != nil {
+		n.table.Lease(*out.Lease, n.moment(), &n.out)
+	}
+	if out.Joined {
+		n.joined()
+	}
+	if out.Released && n.phase == leaving {
+		n.phase = stopping
+		n.table.Drain(n.moment(), &n.out)
+	}
+	if out.Err != nil {
+		n.stop(out.Err)
+	}
+	return out.Lease != nil || out.Joined || out.Released || out.Err != nil || len(out.Calls)+len(out.Lines) > 0
+}
+
+func (n *Node) actForward() bool {
+	c := &n.cluster
+	out := c.forwardOut
+	c.forwardOut = forward.Out{}
+	for _, call := range out.Calls {
+		if call.To == n.cfg.ID && call.Inner != nil {
+			n.loop(byForward, call.Seq, *call.Inner)
+			continue
+		}
+		n.call(byForward, call.To, call.Seq, call.Req)
+	}
+	for _, a := range out.Answers {
+		n.forwarded(a)
+	}
+	return len(out.Calls)+len(out.Answers) > 0
+}
+
+func (n *Node) actFetcher() bool {
+	c := &n.cluster
+	out := c.fetcherOut
+	c.fetcherOut = fetcher.Out{}
+	for _, call := range out.Calls {
+		n.call(byFetcher, call.To, call.Seq, call.Req)
+	}
+	for _, r := range out.Received {
+		n.table.Received(r.From, r.LeaderEpoch, &r.FetchedPartition, n.moment(), &n.out)
+	}
+	for _, l := range out.Lines {
+		n.line(l.Level, l.Text, l.Attrs...)
+	}
+	return len(out.Calls)+len(out.Received)+len(out.Lines) > 0
+}
+
+// actReplication takes to others what the table decided about replicas, and
+// reports whether it was anything.
+func (n *Node) actReplication() bool {
+	c, out := &n.cluster, &n.out
+	busy := len(out.AlterISR)+len(out.Follow)+len(out.Progress) > 0
+	for _, f := range out.Follow {
+		c.fetcher.Follow(fetcher.Follow(f), n.env.Clock.Now())
+	}
+	for _, r := range partition.Reports(n.cfg.ID, c.member.Epoch(), out.Progress) {
+		n.send(r.To, r.Req)
+	}
+	out.Follow, out.Progress = out.Follow[:0], out.Progress[:0]
+	if proposals := out.AlterISR; len(proposals) > 0 {
+		out.AlterISR = nil
+		seq, req := c.altering.Ask(n.cfg.ID, c.member.Epoch(), proposals)
+		if leader := c.office.Log().Leader(); leader != metadata.NoNode {
+			n.call(byTable, leader, seq, req)
+		} else {
+			c.altering.Altered(n.table, seq, nil, metadata.ErrNotController, n.moment(), out)
+		}
+	}
+	return busy
+}
+
+// call sends a request to a node, which may be this one.
+func (n *Node) call(by CallID, to metadata.NodeID, seq uint64, req kmsg.Request) {
+	switch {
+	case to == n.cfg.ID:
+		n.loop(by, seq, wire.Request{Body: req})
+	case n.env.Peers == nil:
+		n.answered(by, PeerReply{From: to, Call: CallID(seq), Err: wire.ErrPeerGone})
+	default:
+		n.env.Peers.Call(to, CallID(seq)*callers+by, req)
+	}
+}
+
+// loop handles a request of this node to itself.
+func (n *Node) loop(by CallID, seq uint64, r wire.Request) {
+	r.Peer = n.cfg.ID
+	n.request(Request{Caller: Caller{Conn: ownConn, Seq: uint64(CallID(seq)*callers + by)}, Request: r})
+}
+
+// send sends a request that has no answer.
+func (n *Node) send(to metadata.NodeID, req kmsg.Request) {
+	if n.env.Peers != nil && to != n.cfg.ID {
+		n.env.Peers.Call(to, 0, req)
+	}
+}
+
+// peerReply takes the answer to a call to whoever made it.
+func (n *Node) peerReply(r PeerReply) {
+	by := r.Call % callers
+	r.Call /= callers
+	n.answered(by, r)
+}
+
+func (n *Node) answered(by CallID, r PeerReply) {
+	c, now, seq := &n.cluster, n.env.Clock.Now(), uint64(r.Call)
+	switch by {
+	case byMember:
+		c.member.Answer(seq, r.Response, r.Err, now, &c.memberOut)
+	case byForward:
+		c.forward.Answer(seq, r.Response, r.Err, now, &c.forwardOut)
+	case byFetcher:
+		fetched, _ := r.Response.(*wire.Fetched)
+		c.fetcher.Answer(r.From, seq, fetched, r.Err, now, &c.fetcherOut)
+	case byTable:
+		resp, _ := r.Response.(*kmsg.AlterPartitionResponse)
+		c.altering.Altered(n.table, seq, resp, r.Err, n.moment(), &n.out)
+	}
+}
+
+// peerDown takes the hint that a node's process has ended.
+func (n *Node) peerDown(peer metadata.NodeID) {
+	if c := &n.cluster; c.office != nil {
+		c.office.Down(peer, n.env.Clock.Now(), &c.officeOut)
+	}
+}
+
+// saved says what became of the quorum's save.
+func (n *Node) saved(err error) {
+	c, now := &n.cluster, n.env.Clock.Now()
+	if errors.Is(err, storage.ErrNoSpace) {
+		assert.Reached("broker: no space for metadata")
+		c.office.SaveFailed(now)
+		return
+	}
+	c.office.Saved(now, &c.officeOut)
+}
+
+// joined begins to serve: the image has this process's registration. It opens
+// the partitions of which this node has a replica, the first time.
+func (n *Node) joined() {
+	c := &n.cluster
+	n.tellBrokers()
+	c.fetcher.Register(c.member.Epoch())
 	if !c.opened {
 		c.opened = true
-		n.table.SetImage(c.image)
-		n.table.SetBrokers(n.cfg.ID, 0, nil, n.moment(), &n.out)
-		n.table.Lease(clock.Never, n.moment(), &n.out)
-		for t := range c.image.Topics() {
-			n.open(t)
+		n.table.SetImage(c.image())
+		for p := range c.image().PartitionsOf(n.cfg.ID) {
+			n.assign(p)
 		}
 		n.dropStrays()
 	}
 	if n.phase != joining {
 		return
 	}
-	records, err := n.controller.Register(c.scratch, controller.Registration{
-		Node: n.cfg.ID, Incarnation: n.incarnation(), Host: n.cfg.Host, Port: n.cfg.Port, Rack: n.cfg.Rack,
-	})
-	if err != nil {
-		n.stop(fmt.Errorf("register: %w", err))
-		return
-	}
-	n.propose(records, proposal{joins: true})
-}
-
-// incarnation draws a name for this run of the process.
-func (n *Node) incarnation() metadata.IncarnationID {
-	var id metadata.IncarnationID
-	binary.LittleEndian.PutUint64(id[:8], n.env.Rand.Uint64())
-	binary.LittleEndian.PutUint64(id[8:], n.env.Rand.Uint64())
-	return id
-}
-
-// dropStrays deletes what is left of deleted topics. A log of a topic that the
-// image has never heard of is kept: better to waste space than to take a lost
-// image for an order to delete.
-func (n *Node) dropStrays() {
-	for _, id := range sortedLogs(n.recovered) {
-		if n.cluster.image.Deleted(id.Topic) {
-			assert.Reached("broker: log of a deleted topic removed at start")
-			n.out.Jobs = append(n.out.Jobs, job.Delete{Log: id})
-		} else {
-			n.line(slog.LevelWarn, "log belongs to no known topic; it is kept and not served", slog.String("log", id.String()))
-		}
-	}
-	clear(n.recovered)
-}
-
-// propose asks the quorum for what the controller decided. Without records the
-// answer still waits for what was proposed before.
-func (n *Node) propose(records []metadata.Record, p proposal) {
-	c := &n.cluster
-	if len(records) == 0 {
-		if k := len(c.pending); k > 0 {
-			c.pending[k-1].replies = append(c.pending[k-1].replies, p.replies...)
-			c.pending[k-1].again = append(c.pending[k-1].again, p.again...)
-			return
-		}
-		n.kept(p)
-		return
-	}
-	scratch, _, err := metadata.Apply(c.scratch, c.scratch.Offset()+1, records)
-	assert.That(err == nil, "broker: the controller decided what cannot be applied")
-	ticket, err := c.quorum.Propose(metadata.Encode(records), &c.out)
-	if err != nil {
-		n.broken(p)
-		return
-	}
-	p.ticket = ticket
-	c.scratch = scratch
-	c.pending = append(c.pending, p)
-}
-
-// committed keeps what waited for a proposal.
-func (n *Node) committed(ticket quorum.Ticket) {
-	c := &n.cluster
-	if ticket == 0 {
-		return
-	}
-	assert.That(len(c.pending) > 0 && c.pending[0].ticket == ticket, "broker: proposals committed out of order")
-	p := c.pending[0]
-	if c.pending = c.pending[1:]; len(c.pending) == 0 {
-		c.scratch = c.image
-	}
-	n.kept(p)
-}
-
-func (n *Node) kept(p proposal) {
-	if p.ids.Left() > 0 {
-		n.cluster.ids = p.ids
-	}
-	if p.joins {
-		n.serve()
-	}
-	n.out.Replies = append(n.out.Replies, p.replies...)
-	for _, r := range p.again {
-		n.request(r)
-	}
-}
-
-// serve begins to answer clients.
-func (n *Node) serve() {
 	n.phase = serving
 	n.line(slog.LevelInfo, "serving", slog.Int("node", int(n.cfg.ID)), slog.String("cluster", n.cfg.ClusterID))
 	early := n.early
@@ -263,42 +340,84 @@ func (n *Node) serve() {
 	}
 }
 
-// lost breaks what waited for proposals that will not be committed.
-func (n *Node) lost(tickets []quorum.Ticket) {
-	c := &n.cluster
-	for _, t := range tickets {
-		for i, p := range c.pending {
-			if p.ticket == t {
-				c.pending = append(c.pending[:i], c.pending[i+1:]...)
-				n.broken(p)
-				break
-			}
-		}
+// follow makes the node what the image says.
+func (n *Node) follow(d metadata.Delta) {
+	c, at := &n.cluster, n.moment()
+	if len(d.Brokers) > 0 {
+		n.introduce()
 	}
-	if len(tickets) > 0 {
-		c.scratch = c.image
-	}
-}
-
-// broken closes the connections of those who waited for a proposal whose fate
-// is unknown to this node.
-func (n *Node) broken(p proposal) {
-	for _, r := range p.replies {
-		n.refuse(r.Caller)
-	}
-	for _, r := range p.again {
-		n.refuse(r.Caller)
-	}
-}
-
-// saved says what became of the quorum's save.
-func (n *Node) saved(err error) {
-	if errors.Is(err, storage.ErrNoSpace) {
-		assert.Reached("broker: no space for metadata")
-		n.cluster.quorum.SaveFailed(n.env.Clock.Now())
+	if !c.opened {
 		return
 	}
-	n.cluster.quorum.Saved(&n.cluster.out)
+	n.table.SetImage(c.image())
+	if len(d.Brokers) > 0 {
+		n.tellBrokers()
+	}
+	for _, t := range d.Deleted {
+		for i := range t.Partitions {
+			n.table.Drop(storage.LogID{Topic: t.ID, Partition: i}, true, metadata.ErrUnknownTopic, at, &n.out)
+		}
+	}
+	for _, p := range d.Partitions {
+		n.assign(p)
+	}
+	configured := slices.Values(d.Configured)
+	if len(d.BrokerConfigs) > 0 {
+		configured = c.image().Topics()
+	}
+	for t := range configured {
+		n.table.Configure(t.Name, n.topic(t).Config)
+	}
+}
+
+func (n *Node) topic(t *metadata.Topic) partition.Topic {
+	return partition.Topic{ID: t.ID, Name: t.Name, Config: t.Config(n.cfg.Broker)}
+}
+
+// assign gives the table one partition as the image has it.
+func (n *Node) assign(p *metadata.Partition) {
+	image := n.cluster.image()
+	id := storage.LogID{Topic: p.Topic, Partition: p.Index}
+	t, ok := image.TopicByID(p.Topic)
+	if !ok {
+		return // deleted by a later record
+	}
+	if !slices.Contains(p.Replicas, n.cfg.ID) {
+		n.table.Drop(id, true, metadata.ErrUnknownTopic, n.moment(), &n.out)
+		return
+	}
+	n.table.Assign(partition.Assignment{Topic: n.topic(t), Partition: p, MinISR: image.EffectiveMinISR(p)}, n.recovered[id], n.moment(), &n.out)
+	delete(n.recovered, id)
+}
+
+// tellBrokers tells the table who the brokers are.
+func (n *Node) tellBrokers() {
+	c := &n.cluster
+	n.table.SetBrokers(n.cfg.ID, c.member.Epoch(), partition.Brokers(c.image()), n.moment(), &n.out)
+}
+
+// introduce tells the network which other nodes there are.
+func (n *Node) introduce() {
+	if n.env.Peers != nil {
+		n.env.Peers.SetPeers(membership.Peers(n.cluster.image(), n.cluster.known, n.cfg.ID))
+	}
+}
+
+// dropStrays deletes what is left of deleted topics. A log of a topic that the
+// image has never heard of is kept: better to waste space than to take a lost
+// image for an order to delete.
+func (n *Node) dropStrays() {
+	image := n.cluster.image()
+	for _, id := range sortedLogs(n.recovered) {
+		_, known := image.Partition(id.Topic, id.Partition) // with other replicas: those of this node are open
+		if known || image.Deleted(id.Topic) {
+			assert.Reached("broker: log of a deleted topic removed at start")
+			n.out.Jobs = append(n.out.Jobs, job.Delete{Log: id})
+		} else {
+			n.line(slog.LevelWarn, "log belongs to no known topic; it is kept and not served", slog.String("log", id.String()))
+		}
+	}
+	clear(n.recovered)
 }
 
 func sortedLogs(m map[storage.LogID]*storage.RecoveredLog) []storage.LogID {
@@ -309,12 +428,4 @@ func sortedLogs(m map[storage.LogID]*storage.RecoveredLog) []storage.LogID {
 		}
 		return 1
 	})
-}
-
-// nextWake is when the quorum wants to be woken.
-func (c *cluster) nextWake() clock.Instant {
-	if c.quorum == nil {
-		return clock.Never
-	}
-	return c.quorum.NextWake()
 }

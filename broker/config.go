@@ -1,9 +1,15 @@
 package broker
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 
+	"github.com/pawlbroker/pawl/broker/controller"
+	"github.com/pawlbroker/pawl/broker/fetcher"
+	"github.com/pawlbroker/pawl/broker/membership"
 	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/office"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/quorum"
 	"github.com/pawlbroker/pawl/broker/wire"
@@ -19,18 +25,20 @@ type Config struct {
 	// are told the address they came to. Kafka: advertised.listeners.
 	Host string
 	Port int32
-	// Controllers are the nodes that vote in the metadata quorum, and where they
-	// listen for nodes. Every node is told the same; none means this node alone.
-	// Kafka: controller.quorum.voters.
-	Controllers []wire.Peer
-	// PeerHost and PeerPort are where other nodes are told to connect to.
-	PeerHost string
-	PeerPort int32
-	// Directory was drawn when the data directory was first used. Kafka:
-	// directory.id.
-	Directory [16]byte
 	// Rack is where the node stands, or empty. Kafka: broker.rack.
 	Rack string
+	// PeerHost and PeerPort are where other nodes reach this one. Without a port
+	// none can.
+	PeerHost string
+	PeerPort int32
+	// Controllers are the nodes that the quorum's voters are, and where they
+	// listen for nodes. Empty if the node is alone. Kafka:
+	// controller.quorum.bootstrap.servers.
+	Controllers []wire.Peer
+	// Membership has how often the node says that it lives.
+	Membership membership.Config
+	// Fetcher is how the node follows other nodes' partitions.
+	Fetcher fetcher.Config
 	// Broker is Kafka's broker configuration, by Kafka's names.
 	Broker metadata.BrokerConfig
 	// Partition is how partitions are served.
@@ -49,6 +57,7 @@ type Config struct {
 func DefaultConfig(id metadata.NodeID, clusterID string) Config {
 	return Config{
 		ID: id, ClusterID: clusterID,
+		Membership: membership.DefaultConfig(), Fetcher: fetcher.DefaultConfig(),
 		Partition:       partition.DefaultConfig(),
 		Quorum:          quorum.DefaultConfig(quorum.NodeID(id)),
 		CheckpointBytes: 64 << 20,
@@ -72,4 +81,38 @@ func (c Config) Validate() error {
 		return err
 	}
 	return c.Quorum.Validate()
+}
+
+// member is the configuration of this process's membership.
+func (c Config) member(rng *rand.Rand) membership.Config {
+	m := c.Membership
+	m.Node, m.ClusterID, m.Incarnation = c.ID, c.ClusterID, incarnation(rng)
+	m.Host, m.Port, m.Rack, m.PeerHost, m.PeerPort = c.Host, c.Port, c.Rack, c.PeerHost, c.PeerPort
+	return m
+}
+
+// office is the configuration of this node's seat in the quorum.
+func (c Config) office() office.Config {
+	o := office.Config{
+		Node: c.ID, Quorum: c.Quorum, Controller: controller.DefaultConfig(), SnapshotEntries: c.SnapshotEntries,
+	}
+	o.Controller.Node, o.Controller.ClusterID, o.Controller.Broker = c.ID, c.ClusterID, c.Broker
+	if c.PeerPort != 0 {
+		o.Quorum.Address = fmt.Sprintf("%s:%d", c.PeerHost, c.PeerPort)
+	}
+	return o
+}
+
+// incarnation draws a name for this run of the process.
+func incarnation(rng *rand.Rand) (id metadata.IncarnationID) {
+	binary.LittleEndian.PutUint64(id[:8], rng.Uint64())
+	binary.LittleEndian.PutUint64(id[8:], rng.Uint64())
+	return id
+}
+
+// fetcher is the configuration of what follows other nodes' partitions.
+func (c Config) fetcher() fetcher.Config {
+	f := c.Fetcher
+	f.Self = c.ID
+	return f
 }

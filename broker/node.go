@@ -3,8 +3,9 @@
 // no loop; whoever hosts it owns the loop.
 //
 // It is a switchboard: it routes events to deciders and what they decide to the
-// Env. It knows no Kafka rules. The partitions' side is in this file, the
-// cluster's in cluster.go, and which request goes where in route.go.
+// Env, or to each other. It knows no Kafka rules. The disk's side is in this
+// file, the cluster's in cluster.go, and which request goes where
+// in route.go.
 package broker
 
 import (
@@ -13,10 +14,8 @@ import (
 	"log/slog"
 
 	"github.com/pawlbroker/pawl/broker/clock"
-	"github.com/pawlbroker/pawl/broker/controller"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
-	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/job"
@@ -27,14 +26,15 @@ type phase uint8
 
 const (
 	recovering phase = iota // reading what is on disk
-	joining                 // until it is registered and its image is current
+	joining                 // until it is registered and its image says so
 	serving
+	leaving  // has others lead in its place
 	stopping // answers nothing that is new
 	stopped
 )
 
 func (p phase) String() string {
-	return [...]string{"recovering", "joining", "serving", "stopping", "stopped"}[p]
+	return [...]string{"recovering", "joining", "serving", "leaving", "stopping", "stopped"}[p]
 }
 
 // Node is one broker. Only Step, NextWake and the queries below may be called,
@@ -44,13 +44,13 @@ type Node struct {
 	env   Env
 	phase phase
 	out   partition.Out // used again by every Step
+	spare []partition.Reply
 
 	table     *partition.Table
 	recovered map[storage.LogID]*storage.RecoveredLog // not opened yet
 	early     []Request                               // came before the node served
 
-	cluster    cluster
-	controller *controller.Controller
+	cluster cluster
 
 	checkpoint checkpoint
 	full       bool // the disk has no space: one line was written about it
@@ -73,19 +73,13 @@ const checkpointRetry = 1_000_000_000
 func New(cfg Config, env Env) *Node {
 	n := &Node{
 		cfg: cfg, env: env,
-		table:      partition.New(cfg.Partition, env.Rand),
-		controller: controller.New(controllerConfig(cfg)),
-		recovered:  make(map[storage.LogID]*storage.RecoveredLog),
+		table:     partition.New(cfg.Partition, env.Rand),
+		recovered: make(map[storage.LogID]*storage.RecoveredLog),
 	}
+	n.cluster.init(cfg, env)
 	n.checkpoint.retryAt = clock.Never
 	env.Disk.Submit(job.Recover{})
 	return n
-}
-
-func controllerConfig(cfg Config) controller.Config {
-	c := controller.DefaultConfig()
-	c.Broker = cfg.Broker
-	return c
 }
 
 // Step handles one event. It returns without blocking.
@@ -100,6 +94,10 @@ func (n *Node) Step(ev Event) {
 		n.wake()
 	case ConnClosed:
 		n.table.ConnClosed(ev.Conn, &n.out)
+	case PeerReply:
+		n.peerReply(ev)
+	case PeerDown:
+		n.peerDown(ev.Peer)
 	case Shutdown:
 		n.shutdown()
 	}
@@ -113,9 +111,7 @@ func (n *Node) NextWake() clock.Instant {
 
 func (n *Node) wake() {
 	n.table.Wake(n.moment(), &n.out)
-	if q := n.cluster.quorum; q != nil {
-		q.Woken(n.env.Clock.Now(), &n.cluster.out)
-	}
+	n.cluster.wake(n.env.Clock.Now())
 	if n.env.Clock.Now() >= n.checkpoint.retryAt {
 		n.checkpoint.retryAt = clock.Never
 		n.checkpoint.bytes = n.cfg.CheckpointBytes
@@ -127,10 +123,24 @@ func (n *Node) moment() partition.Moment {
 }
 
 // act does what was decided. It is the only place where decisions become
-// effects.
+// effects. What one decider decided may have others decide more.
 func (n *Node) act() {
-	n.settle()
-	for _, j := range n.out.Jobs {
+	for n.phase != stopped && (n.actCluster() || n.actPartitions()) {
+	}
+	switch {
+	case n.phase == stopping:
+		n.finish()
+	case n.checkpoint.bytes >= n.cfg.CheckpointBytes && n.phase == serving:
+		n.beginCheckpoint()
+	}
+}
+
+// actPartitions does what the table decided, and reports whether it decided
+// anything.
+func (n *Node) actPartitions() bool {
+	out := &n.out
+	busy := len(out.Jobs)+len(out.Replies)+len(out.Lines) > 0
+	for _, j := range out.Jobs {
 		if a, ok := j.(job.Append); ok {
 			for _, b := range a.Batches {
 				n.checkpoint.bytes += int64(len(b))
@@ -138,22 +148,23 @@ func (n *Node) act() {
 		}
 		n.env.Disk.Submit(j)
 	}
-	for _, r := range n.out.Replies {
-		n.env.Network.Reply(r.Caller, r.Response)
-	}
-	for _, l := range n.out.Lines {
+	for _, l := range out.Lines {
 		n.env.Log.Log(l.Level, l.Text, l.Attrs...)
 	}
-	clear(n.out.Jobs)
-	clear(n.out.Replies)
-	clear(n.out.Lines)
-	n.out.Jobs, n.out.Replies, n.out.Lines = n.out.Jobs[:0], n.out.Replies[:0], n.out.Lines[:0]
-	switch {
-	case n.phase == stopping:
-		n.finish()
-	case n.checkpoint.bytes >= n.cfg.CheckpointBytes && n.phase == serving:
-		n.beginCheckpoint()
+	replies := out.Replies
+	clear(out.Jobs)
+	clear(out.Lines)
+	out.Jobs, out.Replies, out.Lines = out.Jobs[:0], n.spare, out.Lines[:0]
+	for _, r := range replies {
+		if r.Caller.Conn == ownConn {
+			n.peerReply(PeerReply{From: n.cfg.ID, Call: CallID(r.Caller.Seq), Response: r.Response.Body, Err: r.Response.Err})
+			continue
+		}
+		n.env.Network.Reply(r.Caller, r.Response)
 	}
+	clear(replies)
+	n.spare = replies[:0]
+	return n.actReplication() || busy
 }
 
 // jobDone takes the result of a job. An error that leaves the disk in doubt
@@ -232,9 +243,7 @@ func (n *Node) recover(rec *storage.Recovered) {
 	n.line(slog.LevelInfo, "recovered", slog.Int("logs", len(rec.Logs)), slog.Bool("clean", rec.Clean),
 		slog.Int64("replayed_bytes", rec.Bytes), slog.Int64("replayed_groups", rec.Groups))
 	n.phase = joining
-	if err := n.restore(rec.Quorum); err != nil {
-		n.stop(fmt.Errorf("metadata log: %w", err))
-	}
+	n.restore(rec)
 }
 
 // beginCheckpoint starts a checkpoint, unless one is running.
@@ -269,19 +278,19 @@ func (n *Node) checkpointFailed() {
 // shutdown begins a clean stop.
 func (n *Node) shutdown() {
 	switch n.phase {
-	case stopping:
+	case leaving, stopping:
 		return
 	case recovering, joining:
 		n.stop(nil) // nothing was acknowledged by this process
 		return
 	}
-	n.phase = stopping
-	n.table.Drain(n.moment(), &n.out)
+	n.phase = leaving
+	n.cluster.member.Shutdown(n.env.Clock.Now(), &n.cluster.memberOut)
 }
 
 // finish ends a clean stop once nothing is in flight.
 func (n *Node) finish() {
-	if n.checkpoint.running || n.cluster.quorum.Saving() || n.checkpoint.bytes < 0 {
+	if n.checkpoint.running || n.cluster.office.Log().Quorum().Saving() || n.checkpoint.bytes < 0 {
 		return
 	}
 	n.checkpoint.bytes = -1 // the last job has been submitted
@@ -305,13 +314,7 @@ func (n *Node) Ready() (missing string, ok bool) { return n.phase.String(), n.ph
 func (n *Node) Stats() partition.Stats { return n.table.Stats }
 
 // Image is what the node knows of the cluster.
-func (n *Node) Image() metadata.Image { return n.cluster.image }
+func (n *Node) Image() metadata.Image { return n.cluster.image() }
 
 // Table is the node's partitions. It is for looking at, by checkers.
 func (n *Node) Table() *partition.Table { return n.table }
-
-// refuse answers a request that cannot be served now by closing its connection:
-// the client connects again, here or elsewhere.
-func (n *Node) refuse(c Caller) {
-	n.out.Replies = append(n.out.Replies, partition.Reply{Caller: c, Response: wire.Response{Close: true}})
-}

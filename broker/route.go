@@ -6,21 +6,33 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker/controller"
-	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/forward"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
 
-// request takes a client's request to whoever decides about it.
+// request takes a request to whoever decides about it.
 func (n *Node) request(r Request) {
-	if body, ok := r.Body.(*kmsg.ApiVersionsRequest); ok {
+	switch body := r.Body.(type) {
+	case *kmsg.ApiVersionsRequest:
 		n.reply(r.Caller, wire.APIVersions(body.Version))
+		return
+	case *wire.QuorumMessages:
+		if c := &n.cluster; c.office != nil { // else they are sent again
+			c.office.Received(body, n.env.Clock.Now(), &c.officeOut)
+		}
 		return
 	}
 	switch n.phase {
 	case recovering, joining:
-		n.early = append(n.early, r)
-		return
+		if r.Peer == wire.NoPeer {
+			n.early = append(n.early, r)
+			return
+		}
+		if n.phase == recovering {
+			n.refuse(r.Caller)
+			return
+		}
 	case stopping, stopped:
 		n.refuse(r.Caller)
 		return
@@ -30,6 +42,8 @@ func (n *Node) request(r Request) {
 		n.table.Produce(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.FetchRequest:
 		n.table.Fetch(r.Caller, &r.Request, n.moment(), &n.out)
+	case *wire.Progress:
+		n.table.Progress(r.Peer, body, n.moment(), &n.out)
 	case *kmsg.ListOffsetsRequest:
 		n.table.ListOffsets(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.OffsetForLeaderEpochRequest:
@@ -51,15 +65,48 @@ func (n *Node) reply(c Caller, body wire.Body) {
 	n.out.Replies = append(n.out.Replies, partition.Reply{Caller: c, Response: wire.Response{Body: body}})
 }
 
-// control takes a request to the active controller. It reports whether it is
-// such a request.
+// refuse answers a request that cannot be served now by closing its connection:
+// the client connects again, here or elsewhere.
+func (n *Node) refuse(c Caller) {
+	n.out.Replies = append(n.out.Replies, partition.Reply{Caller: c, Response: wire.Response{Close: true}})
+}
+
+// control has the active controller decide about a request: here, or on the
+// node that is the controller. It reports whether it is such a request.
 func (n *Node) control(r Request) bool {
-	res, ok := n.controller.Decide(n.cluster.scratch, r.Body, n.env.Rand)
-	if !ok {
+	c, now := &n.cluster, n.env.Clock.Now()
+	if !controller.ForController(r.Body) {
 		return false
 	}
-	n.propose(res.Records, proposal{replies: []partition.Reply{{Caller: r.Caller, Response: wire.Response{Body: res.Response}}}})
+	if r.Peer == wire.NoPeer && !c.office.Log().Leading() {
+		c.forward.Request(&r.Request, asker{request: r}, now, &c.forwardOut)
+	} else {
+		c.office.Request(r.Caller, &r.Request, n.view(r), now, n.env.Clock.Wall(), &c.officeOut)
+	}
 	return true
+}
+
+// asker is who waits for the active controller's answer: a client, or a request
+// that goes on once something is there.
+type asker struct {
+	request Request
+	again   bool // handle the request again
+	ids     bool // the answer is producer ids, and those who wait go on
+}
+
+// forwarded takes an answer of the active controller to whoever waits for it.
+func (n *Node) forwarded(a forward.Answer) {
+	who := a.Asker.(asker)
+	switch {
+	case who.ids:
+		n.gotProducerIDs(a)
+	case who.again && a.Err == nil:
+		n.created(who.request, a.Response.(*kmsg.CreateTopicsResponse))
+	case a.Err != nil:
+		n.refuse(who.request.Caller)
+	default:
+		n.reply(who.request.Caller, a.Response)
+	}
 }
 
 // describe answers a request from the image. It reports whether it is such a
@@ -76,8 +123,8 @@ func (n *Node) describe(r Request) bool {
 // view is what the node knows when it answers r.
 func (n *Node) view(r Request) controller.View {
 	v := controller.View{
-		Image: n.cluster.image, Config: n.cfg.Broker, Self: n.cfg.ID, ClusterID: n.cfg.ClusterID,
-		Controller: metadata.NodeID(n.cluster.quorum.Leader().Node),
+		Image: n.cluster.image(), Config: n.cfg.Broker, Self: n.cfg.ID, ClusterID: n.cfg.ClusterID,
+		Controller: n.cluster.office.Log().Leader(),
 	}
 	if n.cfg.Port == 0 {
 		v.Host, v.Port = r.Host, r.Port
@@ -91,35 +138,53 @@ func (n *Node) metadata(r Request, body *kmsg.MetadataRequest) {
 	view := n.view(r)
 	resp, create := view.Metadata(body, nil)
 	if len(create) > 0 {
-		records, refused := n.controller.AutoCreate(n.cluster.scratch, create, n.env.Rand)
-		if len(records) > 0 || len(n.cluster.pending) > 0 {
-			n.propose(records, proposal{again: []Request{r}})
-			return
-		}
-		resp, _ = view.Metadata(body, refused)
+		c := &n.cluster
+		c.forward.Ask(controller.AutoCreate(create), asker{request: r, again: true}, n.env.Clock.Now(), &c.forwardOut)
+		return
 	}
 	n.reply(r.Caller, resp)
 }
 
-// initProducerID answers an InitProducerID request, after it has been given a
-// block of ids if the last is used up.
+// created answers a Metadata request for which topics were to be created.
+func (n *Node) created(r Request, made *kmsg.CreateTopicsResponse) {
+	view := n.view(r)
+	resp, _ := view.Metadata(r.Body.(*kmsg.MetadataRequest), controller.Refusals(made))
+	n.reply(r.Caller, resp)
+}
+
+// initProducerID answers an InitProducerID request, after the node has been
+// given a block of ids if the last is used up.
 func (n *Node) initProducerID(r Request, body *kmsg.InitProducerIDRequest) {
 	c := &n.cluster
 	if resp, ok := c.ids.InitProducerID(body); ok {
 		n.reply(r.Caller, resp)
 		return
 	}
-	for i := range c.pending {
-		if c.pending[i].ids.Left() > 0 {
-			c.pending[i].again = append(c.pending[i].again, r)
-			return
-		}
+	c.waiting = append(c.waiting, r)
+	if !c.asking {
+		c.asking = true
+		req := kmsg.NewPtrAllocateProducerIDsRequest()
+		req.BrokerID, req.BrokerEpoch = int32(n.cfg.ID), int64(c.member.Epoch())
+		c.forward.Ask(req, asker{ids: true}, n.env.Clock.Now(), &c.forwardOut)
 	}
-	records, ids := n.controller.AllocateProducerIDs(c.scratch)
-	if len(records) == 0 {
-		n.line(slog.LevelError, "producer ids are used up")
-		n.refuse(r.Caller)
+}
+
+// gotProducerIDs gives producer ids to those who wait for some.
+func (n *Node) gotProducerIDs(a forward.Answer) {
+	c := &n.cluster
+	waiting := c.waiting
+	c.waiting, c.asking = nil, false
+	if resp, ok := a.Response.(*kmsg.AllocateProducerIDsResponse); ok {
+		c.ids = controller.ProducerIDsOf(resp)
+	}
+	if c.ids.Left() <= 0 {
+		n.line(slog.LevelWarn, "no producer ids from the active controller")
+		for _, r := range waiting {
+			n.refuse(r.Caller)
+		}
 		return
 	}
-	n.propose(records, proposal{again: []Request{r}, ids: ids})
+	for _, r := range waiting {
+		n.request(r)
+	}
 }

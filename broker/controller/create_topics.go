@@ -70,19 +70,29 @@ type Refusal struct {
 	Err  error
 }
 
-// AutoCreate decides about topics that somebody asked for who may have them
-// created. Names that exist by now are passed over.
-func (c *Controller) AutoCreate(m metadata.Image, names []string, rng *rand.Rand) (records []metadata.Record, refused []Refusal) {
-	d := c.draft(m)
+// AutoCreate is the request by which a broker has topics created that somebody
+// asked for who may have that.
+func AutoCreate(names []string) *kmsg.CreateTopicsRequest {
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version = 7
 	for _, name := range names {
-		if _, ok := d.image.Topic(name); ok {
-			continue
-		}
-		if _, err := d.createTopic(topicWanted{name: strings.Clone(name), partitions: -1, replicas: -1}, rng); err != nil {
-			refused = append(refused, Refusal{name, err})
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
+		req.Topics = append(req.Topics, t)
+	}
+	return req
+}
+
+// Refusals are the topics of an AutoCreate that do not exist now.
+func Refusals(resp *kmsg.CreateTopicsResponse) []Refusal {
+	var refused []Refusal
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		if t.ErrorCode != 0 && t.ErrorCode != wire.Code(metadata.ErrTopicExists) {
+			refused = append(refused, Refusal{t.Topic, wire.ErrorOf(t.ErrorCode)})
 		}
 	}
-	return d.records, refused
+	return refused
 }
 
 // topicWanted is what somebody wants of a new topic.

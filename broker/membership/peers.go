@@ -2,6 +2,8 @@ package membership
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
@@ -25,3 +27,26 @@ func Peers(image metadata.Image, controllers []wire.Peer, self metadata.NodeID) 
 	}
 	return peers
 }
+
+// Introduced adds a node that says it listens at address, host:port, to peers,
+// in the place of what was known of it.
+func Introduced(peers []wire.Peer, node metadata.NodeID, address string) []wire.Peer {
+	colon := strings.LastIndexByte(address, ':')
+	if colon < 0 {
+		return peers
+	}
+	port, err := strconv.ParseUint(address[colon+1:], 10, 16)
+	if err != nil {
+		return peers
+	}
+	peers = slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return p.ID == node })
+	if len(peers) == maxIntroduced {
+		peers = peers[1:]
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(address[:colon], "["), "]")
+	return append(peers, wire.Peer{ID: node, Host: host, Port: int32(port)})
+}
+
+// maxIntroduced bounds what nodes that are not registered can make another
+// remember.
+const maxIntroduced = 100

@@ -105,10 +105,7 @@ type Out struct {
 }
 
 // Reply is an answer to a request.
-type Reply struct {
-	Caller   wire.Caller
-	Response wire.Response
-}
+type Reply = wire.Reply
 
 // Line is one line for the operator.
 type Line struct {
@@ -117,7 +114,7 @@ type Line struct {
 	Attrs []slog.Attr
 }
 
-func (o *Out) reply(c wire.Caller, r wire.Response) { o.Replies = append(o.Replies, Reply{c, r}) }
+func (o *Out) reply(c wire.Caller, r wire.Response) { o.Replies = append(o.Replies, Reply{Caller: c, Response: r}) }
 
 // Stats counts what the table did. The node owns it; it is never reset.
 type Stats struct {

@@ -29,10 +29,11 @@ var may = map[string]string{
 	"broker/quorum":     "storage/assert broker/clock",
 	"broker/metalog":    "storage/assert broker/clock broker/metadata broker/quorum",
 	"broker/membership": "storage/assert broker/clock broker/metadata broker/wire",
+	"broker/office":     "storage/record broker/clock broker/controller broker/metadata broker/metalog broker/quorum broker/wire",
 	"broker/forward":    "storage/assert broker/clock broker/metadata broker/wire",
 
 	// The switchboard, and the real host.
-	"broker":            "storage storage/assert storage/job storage/record broker/clock broker/controller broker/fetcher broker/forward broker/membership broker/metadata broker/metalog broker/partition broker/producer broker/quorum broker/replica broker/wire",
+	"broker":            "storage storage/assert storage/job storage/record broker/clock broker/controller broker/fetcher broker/forward broker/membership broker/metadata broker/office broker/partition broker/producer broker/quorum broker/replica broker/wire",
 	"broker/host":       "broker broker/clock broker/metadata broker/wire storage storage/assert storage/job storage/record storage/vfs",
 	"broker/tcp":        "broker broker/metadata broker/wire storage storage/assert storage/record storage/vfs",
 	"broker/peer":       "broker broker/metadata broker/wire storage/assert",
