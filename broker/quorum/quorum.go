@@ -4,21 +4,30 @@
 // what peers say come in as calls; what to save, to send and to apply goes out
 // in an Out.
 //
-// Three promises are made on top of raft's:
+// Four promises are made on top of raft's:
 //
 //   - nothing is sent or handed out before what it rests on is durable; there is
 //     at most one Save outstanding, and what comes meanwhile goes into the next;
 //   - a node is told that it leads once it was handed the first entry of its own
 //     term, and with it everything its predecessors committed;
+//   - a voter that has lost its disk is not taken for the one it was (ids.go),
+//     and the voters found one quorum and never two (found.go);
 //   - two runs with equal inputs and equal random numbers are equal. Raft draws
 //     its election timeouts from crypto/rand, so it is never asked for one: the
 //     timer is here, and raft is told to campaign.
 //
-// A node that is the only voter wins at its first Woken, with one Save, needs no
-// further wakes and never steps down.
+// Every node is a member. The configured controllers vote; all others are raft's
+// learners, which are sent the log and not counted. The leader takes in whoever
+// asks to join, makes voters of configured controllers as they catch up, and
+// changes one thing at a time (change.go).
+//
+// A node that is the only voter founds its quorum and wins at its first Woken,
+// with one Save, and never steps down; as long as it is the only member it needs
+// no further wakes.
 //
 // Source: Ongaro's Raft; election timing and pre-vote after section 9.6 of his
-// thesis.
+// thesis, membership after chapter 4, reads after 6.4. What a change of voters
+// means to an operator is KIP-853's.
 package quorum
 
 import (
@@ -30,27 +39,31 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/storage/assert"
 )
 
 var (
-	// ErrNotLeader says this node may not propose.
+	// ErrNotLeader says this node may not propose, read, or change voters.
 	ErrNotLeader = errors.New("not the leader of the quorum")
 	// ErrTooLarge says a proposal is larger than the quorum takes.
 	ErrTooLarge = errors.New("proposal too large for the quorum")
 	// ErrDamaged says saved records are not what a quorum saved.
 	ErrDamaged = errors.New("damaged quorum records")
-	// ErrOtherQuorum says the records were saved by a quorum with other voters.
-	ErrOtherQuorum = errors.New("the data belongs to another quorum")
+	// ErrOtherNode says the records were saved by a node with another id.
+	ErrOtherNode = errors.New("the data belongs to another node")
 )
 
 // Config of a Quorum.
 type Config struct {
-	ID     NodeID
-	Voters []NodeID // has ID in it
+	ID NodeID
+	// Voters are the configured controllers: they found the quorum, and vote
+	// once they have caught up if they join later. ID need not be among them.
+	Voters []NodeID
+	// Address is where other nodes reach this one. It is not looked at; the
+	// leader's Out has it when this node joins.
+	Address string
 	// Tick is the unit of time of elections. Kafka has no such thing; its
 	// controller.quorum.election.timeout.ms is ElectionTicks of these.
 	Tick time.Duration
@@ -80,14 +93,16 @@ func (c Config) Validate() error {
 	switch {
 	case c.ID < 0:
 		return fmt.Errorf("quorum: id %d, want at least 0", c.ID)
-	case !slices.Contains(c.Voters, c.ID):
-		return fmt.Errorf("quorum: node %d is not among the voters %v", c.ID, c.Voters)
+	case len(c.Voters) == 0 || len(c.Voters) > maxConfigured:
+		return fmt.Errorf("quorum: %d voters, want 1 to %d", len(c.Voters), maxConfigured)
 	case c.Tick <= 0 || c.RetryAfter <= 0:
 		return fmt.Errorf("quorum: tick %v and retry %v, want more than nothing", c.Tick, c.RetryAfter)
 	case c.ElectionTicks < 3:
 		return fmt.Errorf("quorum: election after %d ticks, want at least 3", c.ElectionTicks)
 	case c.MaxProposalBytes < 1:
 		return fmt.Errorf("quorum: largest proposal %d bytes, want at least 1", c.MaxProposalBytes)
+	case len(c.Address) > maxAddress:
+		return fmt.Errorf("quorum: address of %d bytes, want at most %d", len(c.Address), maxAddress)
 	}
 	for i, v := range c.Voters {
 		if v < 0 || slices.Contains(c.Voters[:i], v) {
@@ -97,161 +112,146 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// NodeID names a node, by the number that its broker has too.
-type NodeID int32
+func (c Config) electionTimeout() time.Duration { return time.Duration(c.ElectionTicks) * c.Tick }
 
-// NoNode is the id of no node.
-const NoNode NodeID = -1
-
-// Index is the position of an entry. The first is 1.
-type Index uint64
-
-// Term numbers reigns. In one term at most one node leads.
-type Term uint64
-
-// Ticket stands for a proposal. It comes back exactly once: with its entry, in
-// Lost or in Unknown. No ticket is 0.
-type Ticket uint64
-
-// Out is what a call decided. The caller acts on it, in the order of the
-// fields, and resets it.
-type Out struct {
-	// Save must be made durable; then Saved is called, or SaveFailed.
-	Save *Save
-	// Restore takes the place of everything applied before.
-	Restore *Snapshot
-	// Committed continues what was applied before, without gaps.
-	Committed []Entry
-	// Lost proposals were not committed and never will be.
-	Lost []Ticket
-	// Unknown proposals may be in a snapshot that was restored.
-	Unknown []Ticket
-	// Messages go to other nodes. They may be lost, doubled and overtake.
-	Messages []Message
-	// Leader is set when it changed.
-	Leader *Leader
-}
-
-// Save is what must be durable before anything goes on. It is not changed any
-// more.
-type Save struct {
-	Records [][]byte
-	Replace bool // Records take the place of everything saved before, or nothing is changed
-}
-
-// Entry is a committed entry. Data is empty in those that raft makes for
-// itself; they only move the index.
-type Entry struct {
-	Index  Index
-	Term   Term
-	Data   []byte
-	Ticket Ticket // 0 unless this process proposed it
-}
-
-// Snapshot is what the entries up to and including Index come to, as the caller
-// gave it to Compact.
-type Snapshot struct {
-	Index Index
-	Data  []byte
-}
-
-// Leader is who leads, as far as this node knows.
-type Leader struct {
-	Node NodeID // or NoNode
-	Term Term
-}
-
-// Quorum is one voter's part of the metadata log.
+// Quorum is one node's part of the metadata log.
 //
-// Invariants: raft is not asked for work while a save is outstanding; store
-// holds exactly what is durable, except for a vote of a lone voter for itself,
-// which goes with the next save.
+// Invariants: raft is not asked for work, nor told what other nodes say, while a
+// save is outstanding; store holds exactly what is durable, except for a vote of
+// a lone voter for itself, which goes with the next save, together with its
+// identity and the quorum's foundation if they are new.
 type Quorum struct {
-	cfg    Config
-	rand   *rand.Rand
-	node   *raft.RawNode
-	store  *raft.MemoryStorage
-	voters []uint64
+	cfg        Config
+	configured []NodeID // cfg.Voters, ascending
+	rand       *rand.Rand
+	id         uint64
+	node       *raft.RawNode
+	store      *raft.MemoryStorage
+	members    membership
+	history    []historical // memberships since the durable snapshot; the last is members
 
 	hard      hardState // the last that raft gave
 	written   hardState // the last that is in a Save
-	founded   bool      // there is something in the journal, or in the outstanding Save
+	named     bool      // the identity is durable: this node may speak
+	unsaved   [][]byte  // to go before anything else
+	unsavedAt bool      // unsaved takes the place of all that was saved
 	saving    *saving   // nil unless a Save is outstanding
 	retryAt   clock.Instant
-	compact   *Snapshot // to be saved next
-	compacted Index     // of the latest durable snapshot
+	found     *membership // to be saved next: the quorum's foundation
+	compact   *Snapshot   // to be saved next
+	compacted Index       // of the latest durable snapshot
+	inbox     inbox       // what came while a Save was outstanding
 
 	applied     Index
 	appliedTerm Term
 	told        Leader
+	toldMembers membership
 	pending     []proposal // by term, then in order of proposal
 	lastTicket  Ticket
+	changing    bool // a change of the membership was proposed, and is not handed out
+	joins       []uint64
+	reads       reads
 
+	now      clock.Instant // of the last call that had it
 	started  bool
 	nextTick clock.Instant
-	elapsed  int // ticks since the leader was heard, or a vote given
-	patience int // ticks until the next election
+	election election
+	greeting greeting
+	warned   []Warning     // in this reign
+	heard    []heard       // by id
+	since    clock.Instant // whoever was not heard before may still have been there
+}
+
+// historical is the membership from an index on.
+type historical struct {
+	from    Index
+	members membership
 }
 
 type proposal struct {
 	term   Term
-	ticket Ticket
+	ticket Ticket // 0 if nobody waits for it
+	change bool
 }
 
-// saving is an outstanding Save and what follows once it is durable.
+// saving is an outstanding Save and what follows once it is durable: unless one
+// of the fields is set, only that the node may speak.
 type saving struct {
 	save    *Save
-	ready   raft.Ready // unless this is a compaction
+	ready   *raft.Ready
 	compact *Snapshot
+	found   *membership
 }
 
-// New returns a quorum that goes on from what was saved, oldest first; nothing
-// at all founds a new one. What is known to be committed is in out. The first
-// wake is due at once.
+// New returns a quorum that goes on from what was saved, oldest first. With
+// nothing at all the node is new; if it is the only configured voter it founds a
+// quorum, else it looks for one. What is known to be committed is in out. The
+// first wake is due at once.
 func New(cfg Config, rng *rand.Rand, saved [][]byte, out *Out) (*Quorum, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	q := &Quorum{cfg: cfg, rand: rng, retryAt: clock.Never, told: Leader{Node: NoNode}}
-	voters := slices.Sorted(slices.Values(cfg.Voters))
-	for _, v := range voters {
-		q.voters = append(q.voters, raftID(v))
-	}
-	past := past{snapshot: snapshotRecord{voters: q.voters}}
-	if len(saved) > 0 {
-		var err error
-		if past, err = replay(saved); err != nil {
-			return nil, err
-		}
-		if !slices.Equal(past.snapshot.voters, q.voters) {
-			return nil, fmt.Errorf("%w: its voters are %v, not %v", ErrOtherQuorum, nodeIDs(past.snapshot.voters), voters)
-		}
-		q.founded = true
-	}
-	q.hard, q.written = past.hard, past.hard
-	q.store = raft.NewMemoryStorage()
-	snapshot := past.snapshot.proto()
-	check(q.store.ApplySnapshot(snapshot))
-	check(q.store.Append(past.entries))
-	check(q.store.SetHardState(past.hard.proto()))
-	node, err := raft.NewRawNode(&raft.Config{
-		ID: raftID(cfg.ID), Storage: q.store, ElectionTick: cfg.ElectionTicks, HeartbeatTick: 1,
-		PreVote: true, CheckQuorum: true, DisableProposalForwarding: true,
-		MaxSizePerMsg: 1 << 20, MaxCommittedSizePerReady: math.MaxUint64, MaxInflightMsgs: 256,
-		Logger: logger{cfg.Log},
-	})
+	q.configured = slices.Sorted(slices.Values(cfg.Voters))
+	p, err := replay(saved)
 	if err != nil {
-		return nil, fmt.Errorf("quorum: %w", err)
+		return nil, err
 	}
-	q.node = node
-	q.patience = q.drawPatience()
-	if past.snapshot.index > 0 {
-		q.applied, q.appliedTerm = Index(past.snapshot.index), Term(past.snapshot.term)
-		q.compacted = q.applied
-		out.Restore = &Snapshot{q.applied, past.snapshot.data}
+	if q.named = p.id != 0; !q.named {
+		p.id = raftID(cfg.ID, drawIncarnation(rng))
+		q.unsaved = [][]byte{encodeIdentity(p.id)}
 	}
+	if nodeOf(p.id) != cfg.ID {
+		return nil, fmt.Errorf("%w: node %d, this is node %d", ErrOtherNode, nodeOf(p.id), cfg.ID)
+	}
+	q.id = p.id
+	q.written = p.hard
+	if !p.founded() && slices.Equal(q.configured, []NodeID{cfg.ID}) {
+		p.snapshot = foundingSnapshot(foundedBy(q.id, []uint64{q.id}))
+		p.hard.term, p.hard.commit = max(p.hard.term, foundingTerm), foundingIndex
+		q.unsavedAt = len(saved) > 1
+		q.unsaved = [][]byte{encodeIdentity(q.id), p.snapshot.encode()}
+		if len(saved) == 1 {
+			q.unsaved = q.unsaved[1:]
+		}
+		q.written = hardState{term: foundingTerm, commit: foundingIndex} // as the snapshot says
+	}
+	if err := q.begin(p, out); err != nil {
+		return nil, err
+	}
+	q.election.patience = q.drawPatience()
+	q.election.at = clock.Never
 	q.run(out)
 	return q, nil
+}
+
+// begin starts raft from what is durable, or will be with the next save.
+func (q *Quorum) begin(p past, out *Out) error {
+	q.hard = p.hard
+	q.store = raft.NewMemoryStorage()
+	q.members = p.snapshot.members
+	q.history = []historical{{Index(p.snapshot.index), q.members}}
+	if p.founded() {
+		check(q.store.ApplySnapshot(p.snapshot.proto()))
+		q.applied, q.appliedTerm = Index(p.snapshot.index), Term(p.snapshot.term)
+		q.compacted = q.applied
+		if q.applied > foundingIndex {
+			out.Restore = &Snapshot{q.applied, p.snapshot.data}
+		}
+	}
+	check(q.store.Append(p.entries))
+	check(q.store.SetHardState(p.hard.proto()))
+	node, err := raft.NewRawNode(&raft.Config{
+		ID: q.id, Storage: q.store, ElectionTick: q.cfg.ElectionTicks, HeartbeatTick: 1,
+		PreVote: true, CheckQuorum: true, DisableProposalForwarding: true, StepDownOnRemoval: true,
+		MaxSizePerMsg: 1 << 20, MaxCommittedSizePerReady: math.MaxUint64, MaxInflightMsgs: 256, MaxInflightBytes: 16 << 20,
+		Logger: logger{q.cfg.Log},
+	})
+	if err != nil {
+		return fmt.Errorf("quorum: %w", err)
+	}
+	q.node = node
+	return nil
 }
 
 // NextWake is when Woken wants to be called, or clock.Never.
@@ -259,34 +259,48 @@ func (q *Quorum) NextWake() clock.Instant {
 	switch {
 	case !q.started:
 		return 0
-	case q.lone():
+	case q.alone():
 		return q.retryAt
 	}
-	return min(q.nextTick, q.retryAt)
+	return min(q.nextTick, q.retryAt, q.election.at)
 }
 
 // Woken says what time it is. To be called early, late or more than once does
 // no harm: a tick that is missed does not count.
 func (q *Quorum) Woken(now clock.Instant, out *Out) {
+	q.now = now
 	if q.saving != nil && now >= q.retryAt {
 		q.retryAt = clock.Never
 		out.Save = q.saving.save
 	}
-	switch {
-	case q.lone():
-		if !q.started {
-			check(q.node.Campaign())
+	if !q.started {
+		q.start(out)
+	} else if !q.alone() {
+		if now >= q.election.at {
+			q.campaignInHaste()
 		}
-	case !q.started:
-		q.nextTick = now.Add(q.cfg.Tick)
-	case now >= q.nextTick:
-		q.tick()
-		if q.nextTick = q.nextTick.Add(q.cfg.Tick); q.nextTick <= now {
-			q.nextTick = now.Add(q.cfg.Tick)
+		if now >= q.nextTick {
+			q.tick(out)
+			if q.nextTick = q.nextTick.Add(q.cfg.Tick); q.nextTick <= now {
+				q.nextTick = now.Add(q.cfg.Tick)
+			}
 		}
 	}
-	q.started = true
 	q.run(out)
+}
+
+// start begins a node's part.
+func (q *Quorum) start(out *Out) {
+	q.started, q.since = true, q.now
+	q.nextTick = q.now.Add(q.cfg.Tick)
+	switch {
+	case q.lone():
+		check(q.node.Campaign())
+	case len(q.unsaved) > 0:
+		q.saveIdentity(out)
+	default:
+		q.greet(out)
+	}
 }
 
 // Propose asks for data, which must not be empty, to become an entry. Unless it
@@ -304,8 +318,8 @@ func (q *Quorum) Propose(data []byte, out *Out) (Ticket, error) {
 		return 0, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	q.lastTicket++
-	q.pending = append(q.pending, proposal{term, q.lastTicket})
 	ticket := q.lastTicket
+	q.pending = append(q.pending, proposal{term: term, ticket: ticket})
 	q.run(out)
 	return ticket, nil
 }
@@ -314,15 +328,17 @@ func (q *Quorum) Propose(data []byte, out *Out) (Ticket, error) {
 func (q *Quorum) Saved(out *Out) {
 	assert.That(q.saving != nil, "quorum: nothing was to be saved")
 	s := q.saving
-	q.saving, q.retryAt = nil, clock.Never
-	if s.compact != nil {
-		_, err := q.store.CreateSnapshot(uint64(s.compact.Index), nil, s.compact.Data)
-		check(err)
-		check(q.store.Compact(uint64(s.compact.Index)))
-		q.compacted = s.compact.Index
-	} else {
+	q.saving, q.retryAt, q.named = nil, clock.Never, true
+	switch {
+	case s.compact != nil:
+		q.compactedTo(s.compact)
+	case s.found != nil:
+		q.foundedWith(*s.found, out)
+	case s.ready != nil:
 		q.keep(s.ready)
 		q.finish(s.ready, out)
+	default:
+		q.greet(out)
 	}
 	q.run(out)
 }
@@ -332,23 +348,6 @@ func (q *Quorum) Saved(out *Out) {
 func (q *Quorum) SaveFailed(now clock.Instant) {
 	assert.That(q.saving != nil, "quorum: nothing was to be saved")
 	q.retryAt = now.Add(q.cfg.RetryAfter)
-}
-
-// Received takes a message of another node.
-func (q *Quorum) Received(m Message, out *Out) {
-	if m.To != q.cfg.ID || !slices.Contains(q.voters, raftID(m.From)) {
-		return
-	}
-	if err := q.node.Step(m.body); err != nil {
-		return // raft refuses what comes from nowhere; so a message may be lost
-	}
-	switch m.body.GetType() {
-	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
-		if q.node.BasicStatus().Lead == m.body.GetFrom() {
-			q.elapsed = 0
-		}
-	}
-	q.run(out)
 }
 
 // Compact gives up the entries up to and including index, which was handed out,
@@ -378,22 +377,23 @@ func (q *Quorum) Compacted() Index { return q.compacted }
 // Saving reports whether a Save is outstanding.
 func (q *Quorum) Saving() bool { return q.saving != nil }
 
-func (q *Quorum) lone() bool { return len(q.voters) == 1 }
+// Incarnation is what this node's data directory was drawn; never 0.
+func (q *Quorum) Incarnation() uint32 { return incarnationOf(q.id) }
 
-func (q *Quorum) drawPatience() int { return q.cfg.ElectionTicks + q.rand.IntN(q.cfg.ElectionTicks) }
+// Lone reports whether this node is the only voter.
+func (q *Quorum) Lone() bool { return q.lone() }
 
-// raftID is a node's id for raft, to which 0 means nobody.
-func raftID(n NodeID) uint64 { return uint64(n) + 1 }
+// founded reports whether this node belongs to a quorum.
+func (q *Quorum) founded() bool { return q.members.quorum != 0 }
 
-func nodeID(id uint64) NodeID { return NodeID(id) - 1 }
+// lone reports whether this node is the only voter.
+func (q *Quorum) lone() bool { return q.members.only(q.id) }
 
-func nodeIDs(ids []uint64) []NodeID {
-	nodes := make([]NodeID, len(ids))
-	for i, id := range ids {
-		nodes[i] = nodeID(id)
-	}
-	return nodes
-}
+// alone reports whether this node is the only member.
+func (q *Quorum) alone() bool { return len(q.members.members) == 1 && q.lone() }
+
+// votes reports whether this node is a voter, as far as it knows.
+func (q *Quorum) votes() bool { return q.members.voter(q.id) }
 
 // check is for errors that only a mistake in this package can cause.
 func check(err error) {

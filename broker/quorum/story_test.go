@@ -20,7 +20,7 @@ func TestStories(t *testing.T) {
 			disk [][]byte
 			save *Save
 		)
-		voters := []NodeID{1}
+		self, voters := NodeID(1), []NodeID{1}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var out Out
 			var text strings.Builder
@@ -32,8 +32,13 @@ func TestStories(t *testing.T) {
 					fmt.Sscan(a.Key, &id)
 					voters = append(voters, NodeID(id))
 				}
+			case "node":
+				var id int32
+				fmt.Sscan(d.CmdArgs[0].Key, &id)
+				self = NodeID(id)
+				return ""
 			case "start":
-				cfg := DefaultConfig(1)
+				cfg := DefaultConfig(self)
 				cfg.Voters = voters
 				save = nil
 				var err error
@@ -113,8 +118,30 @@ func showOut(out *Out) string {
 	if len(out.Lost)+len(out.Unknown) > 0 {
 		fmt.Fprintf(&b, "lost=%v unknown=%v\n", out.Lost, out.Unknown)
 	}
+	for _, r := range out.Reads {
+		fmt.Fprintf(&b, "read ticket=%d index=%d\n", r.Ticket, r.Index)
+	}
+	if len(out.LostReads) > 0 {
+		fmt.Fprintf(&b, "lost reads=%v\n", out.LostReads)
+	}
 	for _, m := range out.Messages {
 		fmt.Fprintf(&b, "message %v\n", m)
+	}
+	if out.Members != nil {
+		b.WriteString("members")
+		for _, m := range out.Members {
+			fmt.Fprintf(&b, " %d/%x", m.Node, m.Incarnation)
+			if !m.Voter {
+				b.WriteString(" (learner)")
+			}
+		}
+		b.WriteString("\n")
+	}
+	for _, j := range out.Joining {
+		fmt.Fprintf(&b, "joining node=%d address=%q\n", j.Node, j.Address)
+	}
+	for _, w := range out.Warnings {
+		fmt.Fprintf(&b, "warning node=%d %s\n", w.Node, w.Text)
 	}
 	if out.Leader != nil {
 		fmt.Fprintf(&b, "leader node=%d term=%d\n", out.Leader.Node, out.Leader.Term)
@@ -123,19 +150,5 @@ func showOut(out *Out) string {
 }
 
 func showRecord(r []byte) string {
-	f := fields{b: r[1:]}
-	switch r[0] {
-	case kindHardState:
-		return fmt.Sprintf("hard state term=%d vote=%d commit=%d", f.next(), f.next(), f.next())
-	case kindEntry:
-		return fmt.Sprintf("entry term=%d index=%d %q", f.next(), f.next(), f.b)
-	case kindSnapshot:
-		index, term := f.next(), f.next()
-		voters := make([]uint64, f.next())
-		for i := range voters {
-			voters[i] = f.next()
-		}
-		return fmt.Sprintf("snapshot index=%d term=%d voters=%v %q", index, term, nodeIDs(voters), f.b)
-	}
-	return fmt.Sprintf("kind %d", r[0])
+	return Describe(r, func(b []byte) string { return fmt.Sprintf("%q", b) })
 }
