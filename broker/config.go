@@ -80,7 +80,7 @@ func (c Config) Validate() error {
 	if err := c.Partition.Validate(); err != nil {
 		return err
 	}
-	return c.Quorum.Validate()
+	return c.office().Quorum.Validate()
 }
 
 // member is the configuration of this process's membership.
@@ -97,6 +97,12 @@ func (c Config) office() office.Config {
 		Node: c.ID, Quorum: c.Quorum, Controller: controller.DefaultConfig(), SnapshotEntries: c.SnapshotEntries,
 	}
 	o.Controller.Node, o.Controller.ClusterID, o.Controller.Broker = c.ID, c.ClusterID, c.Broker
+	if len(c.Controllers) > 0 {
+		o.Quorum.Voters = nil
+	}
+	for _, p := range c.Controllers {
+		o.Quorum.Voters = append(o.Quorum.Voters, quorum.NodeID(p.ID))
+	}
 	if c.PeerPort != 0 {
 		o.Quorum.Address = fmt.Sprintf("%s:%d", c.PeerHost, c.PeerPort)
 	}
