@@ -366,7 +366,7 @@ func (n *Node) follow(d metadata.Delta) {
 		configured = c.image().Topics()
 	}
 	for t := range configured {
-		n.table.Configure(t.Name, n.topic(t).Config)
+		n.table.Configure(t.Name, n.topic(t).Config, at, &n.out)
 	}
 }
 
