@@ -158,7 +158,7 @@ func (n *Node) actPartitions() bool {
 	out.Jobs, out.Replies, out.Lines = out.Jobs[:0], n.spare, out.Lines[:0]
 	for _, r := range replies {
 		if r.Caller.Conn == ownConn {
-			n.peerReply(PeerReply{From: n.cfg.ID, Call: CallID(r.Caller.Seq), Response: r.Response.Body, Err: r.Response.Err})
+			n.ownReply(r)
 			continue
 		}
 		n.env.Network.Reply(r.Caller, r.Response)
