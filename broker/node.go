@@ -31,11 +31,12 @@ const (
 	serving
 	leaving  // has others lead in its place
 	stopping // answers nothing that is new
+	closing  // the last job is under way; nothing else counts any more
 	stopped
 )
 
 func (p phase) String() string {
-	return [...]string{"recovering", "joining", "serving", "leaving", "stopping", "stopped"}[p]
+	return [...]string{"recovering", "joining", "serving", "leaving", "stopping", "closing", "stopped"}[p]
 }
 
 // Node is one broker. Only Step, NextWake and the queries below may be called,
@@ -86,6 +87,9 @@ func New(cfg Config, env Env) *Node {
 // Step handles one event. It returns without blocking.
 func (n *Node) Step(ev Event) {
 	assert.That(n.phase != stopped, "broker: an event after the end")
+	if done, ok := ev.(JobDone); n.phase == closing && !(ok && isClose(done.Job)) {
+		return
+	}
 	switch ev := ev.(type) {
 	case Request:
 		n.request(ev)
@@ -105,8 +109,16 @@ func (n *Node) Step(ev Event) {
 	n.act()
 }
 
+func isClose(j job.Job) bool {
+	_, ok := j.(job.Close)
+	return ok
+}
+
 // NextWake is when the node wants a Wake, or clock.Never.
 func (n *Node) NextWake() clock.Instant {
+	if n.phase == closing {
+		return clock.Never
+	}
 	return min(n.table.NextWake(), n.cluster.nextWake(), n.checkpoint.retryAt)
 }
 
@@ -291,10 +303,10 @@ func (n *Node) shutdown() {
 
 // finish ends a clean stop once nothing is in flight.
 func (n *Node) finish() {
-	if n.checkpoint.running || n.cluster.office.Log().Quorum().Saving() || n.checkpoint.bytes < 0 {
+	if n.checkpoint.running || n.cluster.office.Log().Quorum().Saving() {
 		return
 	}
-	n.checkpoint.bytes = -1 // the last job has been submitted
+	n.phase = closing
 	n.env.Disk.Submit(job.Close{Snapshots: n.snapshots()})
 }
 
