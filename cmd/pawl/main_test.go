@@ -230,8 +230,8 @@ func TestClusterOutlivesItsController(t *testing.T) {
 	if err := syscall.Kill(d.Nodes[leader-1].PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+	d.died(leader) // before that its kernel would still take connections
 	d.ok(numbered(500, 500), "produce", "orders")
-	d.died(leader)
 	d.until("node-fenced", "cluster", "health")
 	if got := d.ok("", "consume", "orders", "--from", "start", "--count", "1000"); got != numbered(0, 1000) {
 		t.Errorf("consumed %d bytes, which are not what was produced", len(got))
