@@ -31,7 +31,7 @@ const (
 	serving
 	leaving  // has others lead in its place
 	stopping // answers nothing that is new
-	closing  // the last job is under way; nothing else counts any more
+	closing  // waits for the jobs that are under way, and asks for no more
 	stopped
 )
 
@@ -87,9 +87,6 @@ func New(cfg Config, env Env) *Node {
 // Step handles one event. It returns without blocking.
 func (n *Node) Step(ev Event) {
 	assert.That(n.phase != stopped, "broker: an event after the end")
-	if done, ok := ev.(JobDone); n.phase == closing && !(ok && isClose(done.Job)) {
-		return
-	}
 	switch ev := ev.(type) {
 	case Request:
 		n.request(ev)
@@ -109,11 +106,6 @@ func (n *Node) Step(ev Event) {
 	n.act()
 }
 
-func isClose(j job.Job) bool {
-	_, ok := j.(job.Close)
-	return ok
-}
-
 // NextWake is when the node wants a Wake, or clock.Never.
 func (n *Node) NextWake() clock.Instant {
 	if n.phase == closing {
@@ -123,6 +115,9 @@ func (n *Node) NextWake() clock.Instant {
 }
 
 func (n *Node) wake() {
+	if n.phase == closing {
+		return
+	}
 	n.table.Wake(n.moment(), &n.out)
 	n.cluster.wake(n.env.Clock.Now())
 	if n.env.Clock.Now() >= n.checkpoint.retryAt {
@@ -138,7 +133,7 @@ func (n *Node) moment() partition.Moment {
 // act does what was decided. It is the only place where decisions become
 // effects. What one decider decided may have others decide more.
 func (n *Node) act() {
-	for n.phase != stopped && (n.actCluster() || n.actPartitions()) {
+	for n.phase != stopped && (n.phase != closing && n.actCluster() || n.actPartitions()) {
 	}
 	switch {
 	case n.phase == stopping:
@@ -177,7 +172,7 @@ func (n *Node) actPartitions() bool {
 	}
 	clear(replies)
 	n.spare = replies[:0]
-	return n.actReplication() || busy
+	return n.phase != closing && n.actReplication() || busy
 }
 
 // jobDone takes the result of a job. An error that leaves the disk in doubt
