@@ -168,10 +168,14 @@ func (t *Table) serve(f *fetch, at Moment, out *Out) {
 		t.refuseFetch(f, wire.ErrFetchSessionNotFound, out)
 		return
 	}
-	found, cold, hasty := t.survey(f, late, at, out)
+	found, cold, hasty, blocked := t.survey(f, late, at, out)
 	if !hasty && cold == 0 && found < f.minBytes && !late {
 		t.park(f)
 		return
+	}
+	if blocked && !late {
+		// To leave a partition out would say that there is nothing new.
+		_, cold, _, _ = t.survey(f, true, at, out)
 	}
 	f.session.Wait(false)
 	if cold == 0 {
@@ -201,9 +205,9 @@ func (t *Table) serve(f *fetch, at Moment, out *Out) {
 
 // survey looks at what there is for a fetch, and what of it would be its answer.
 // Entries with nothing to tell are settled, unless all have to be named. What
-// cannot be judged yet is left out until the answer must be given, or must be
-// whole; then it is an error.
-func (t *Table) survey(f *fetch, late bool, at Moment, out *Out) (found int64, cold int, hasty bool) {
+// cannot be judged yet is left out until the answer must be given; then it is an
+// error.
+func (t *Table) survey(f *fetch, late bool, at Moment, out *Out) (found int64, cold int, hasty, blocked bool) {
 	full := f.session.Full()
 	left, some := f.maxBytes, false
 	f.parts = f.parts[:0]
@@ -213,7 +217,7 @@ func (t *Table) survey(f *fetch, late bool, at Moment, out *Out) (found int64, c
 		found += e.Found
 		switch {
 		case v.blocked != nil && !late:
-			v.hasty = false
+			v.hasty, blocked = false, true
 		case v.blocked != nil:
 			v.fail(v.blocked, f.version)
 		case v.region.Len > left && some:
@@ -240,7 +244,7 @@ func (t *Table) survey(f *fetch, late bool, at Moment, out *Out) (found int64, c
 		}
 	}
 	f.found = found
-	return found, cold, hasty
+	return found, cold, hasty, blocked
 }
 
 // park makes a fetch wait for news of its partitions.
