@@ -137,9 +137,9 @@ func (a *Actor) produced(op workloads.Append, batch record.Batch, resp *kmsg.Pro
 		a.issued = false
 		clear(a.sequences)
 		a.finish(workloads.Result{Outcome: history.Unknown, Note: codeNote(p.ErrorCode)})
-	case codeUnknownServer, codeTimedOut, codeNotEnoughAfter:
+	case codeUnknownServer, codeTimedOut, codeNotEnoughAfter, codeNotLeader: // also of a leader that has it, and was replaced
 		a.doubt(op, codeNote(p.ErrorCode))
-	case codeStorage, codeNotLeader, codeUnknownTopic, codeNotEnough, codeLeaderNotAvailable, codeFencedEpoch, codeUnknownEpoch, codeUnknownTopicID, codeBrokerNotAvailable:
+	case codeStorage, codeUnknownTopic, codeNotEnough, codeLeaderNotAvailable, codeFencedEpoch, codeUnknownEpoch, codeUnknownTopicID, codeBrokerNotAvailable:
 		if op.Idempotent {
 			a.again()
 			return
