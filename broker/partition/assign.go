@@ -130,7 +130,7 @@ func (t *Table) Drop(id storage.LogID, remove bool, err error, at Moment, out *O
 		delete(t.topics, tp.Name)
 		delete(t.ids, tp.ID)
 	}
-	if n := p.replica.InFlight(); n > 0 {
+	if n := p.replica.InFlight() + t.deletions.forget(p); n > 0 {
 		t.leaving[id] += n
 	}
 	var ro replica.Out
@@ -192,6 +192,7 @@ func (t *Table) spoil(p *Partition, err error, at Moment, out *Out) {
 	}
 	assert.Reached("partition: damaged")
 	p.damage = err
+	p.replica.Doubt()
 	attrs := append(p.attrs(), slog.String("error", err.Error()))
 	var d *storage.DamageError
 	if errors.As(err, &d) {

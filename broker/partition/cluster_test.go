@@ -333,6 +333,20 @@ func (c *cluster) command(d *datadriven.TestData) {
 		rt.Partitions = append(rt.Partitions, p)
 		req.Topics = append(req.Topics, rt)
 		n.table.ListOffsets(c.caller(), &wire.Request{Body: req, Peer: wire.NoPeer}, c.at, &out)
+	case "delete-records":
+		req := kmsg.NewPtrDeleteRecordsRequest()
+		req.Version, req.TimeoutMillis = 2, int32(c.num(d, "timeout", 1000))
+		topic := "t"
+		d.MaybeScanArgs(c.t, "topic", &topic)
+		rt := kmsg.NewDeleteRecordsRequestTopic()
+		rt.Topic = topic
+		for range c.num(d, "times", 1) {
+			p := kmsg.NewDeleteRecordsRequestTopicPartition()
+			p.Partition, p.Offset = int32(c.num(d, "partition", 0)), c.num(d, "offset", -1)
+			rt.Partitions = append(rt.Partitions, p)
+		}
+		req.Topics = append(req.Topics, rt)
+		n.table.DeleteRecords(c.caller(), &wire.Request{Body: req, Peer: wire.NoPeer}, c.at, &out)
 	case "lease":
 		n.table.Lease(c.at.Now+clock.Instant(c.num(d, "ms", 0))*1_000_000, c.at, &out)
 	default:

@@ -106,6 +106,7 @@ func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wi
 	default:
 		p.replica.Agreed(got.HighWatermark, &ro)
 		t.extend(p, got, at, out)
+		t.raiseAfter(p, got.LogStart, out)
 		moves = len(got.Batches) > 0 || got.Bad != nil
 	}
 	t.moved(p, was, &ro, at, out)

@@ -110,6 +110,13 @@ func describe(t *testing.T, r wire.Response) string {
 	case *kmsg.OffsetForLeaderEpochResponse:
 		p := b.Topics[0].Partitions[0]
 		fmt.Fprintf(&sb, "epoch error=%d epoch=%d end=%d", p.ErrorCode, p.LeaderEpoch, p.EndOffset)
+	case *kmsg.DeleteRecordsResponse:
+		sb.WriteString("delete-records")
+		for _, top := range b.Topics {
+			for _, p := range top.Partitions {
+				fmt.Fprintf(&sb, " error=%d low-watermark=%d", p.ErrorCode, p.LowWatermark)
+			}
+		}
 	case *wire.FetchResponse:
 		fmt.Fprintf(&sb, "fetch error=%d", b.ErrorCode)
 		for _, top := range b.Topics {

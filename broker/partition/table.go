@@ -204,6 +204,8 @@ type Table struct {
 	starving    []*fetch         // wait for the lease, or did
 	starvingMax int              // length at which those that do not are dropped
 
+	deletions deletions
+
 	listing       []*listOffsets // wait for the lease
 	listDeadlines clock.Deadlines[*listOffsets]
 
@@ -266,12 +268,14 @@ func (t *Table) Done(res job.Result, at Moment, out *Out) {
 		t.truncated(j.Log, res, at, out)
 	case job.Reset:
 		t.truncated(j.Log, res, at, out)
+	case job.RaiseStart:
+		t.raised(j, res, at, out)
 	}
 }
 
 // NextWake is when the table wants to be woken, or clock.Never.
 func (t *Table) NextWake() clock.Instant {
-	return min(t.deadlines.Next(), t.sweepAt, t.expireAt, t.reviews.Next(), t.listDeadlines.Next())
+	return min(t.deadlines.Next(), t.sweepAt, t.expireAt, t.reviews.Next(), t.listDeadlines.Next(), t.deletions.next())
 }
 
 // Wake does what is due.
@@ -285,6 +289,9 @@ func (t *Table) Wake(at Moment, out *Out) {
 	}
 	t.listsDue(at, out)
 	t.reviewDue(at, out)
+	if at.Now >= t.deletions.next() {
+		t.checkDeletions(at, out)
+	}
 	if at.Now >= t.sweepAt {
 		t.timeOut(at, out)
 	}

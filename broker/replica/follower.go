@@ -21,11 +21,15 @@ func newPursuit() *pursuit {
 	return &pursuit{told: -1, reported: nothingReported, againAt: clock.Never}
 }
 
-func (f *pursuit) reviewAt() clock.Instant {
-	if f.pausedTo > 0 {
-		return min(f.pausedTo, f.againAt)
+func (f *pursuit) reviewAt(busy bool) clock.Instant {
+	at := clock.Never
+	if f.matched && !busy {
+		at = f.againAt
 	}
-	return f.againAt
+	if f.pausedTo > 0 {
+		at = min(at, f.pausedTo)
+	}
+	return at
 }
 
 // Position is from where a follower fetches.
@@ -93,6 +97,14 @@ func (r *Replica) Progress(n *Node, now clock.Instant) (durable record.Offset, o
 	}
 	f.reported, f.againAt = r.written, now.Add(n.Retry)
 	return r.written, true
+}
+
+// Doubt makes a follower say nothing of its disk until its leader has found again
+// that the logs agree: its log is damaged.
+func (r *Replica) Doubt() {
+	if r.pursuit != nil {
+		r.pursuit.matched = false
+	}
 }
 
 // Forget makes a follower tell its leader again, under another registration.

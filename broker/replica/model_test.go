@@ -21,7 +21,8 @@ import (
 //
 // What must hold, after every step:
 //
-//   - what was acknowledged is on the disks of all that the controller may elect;
+//   - what was acknowledged is on the disks of all that the controller may elect,
+//     but for those that know that theirs are damaged, and refuse;
 //   - an offset that was committed once has one record for ever, on every replica
 //     whose high watermark is above it;
 //   - a leader that may answer consumers has committed all that was acknowledged;
@@ -38,6 +39,7 @@ type site struct {
 	done  []task        // whose results it has not seen
 	r     *Replica      // nil: no process
 	saved record.Offset // high watermark in a checkpoint
+	rot   bool          // the log is damaged, and the process knows
 	known int           // how many metadata states the process has applied
 	lease clock.Instant
 }
@@ -80,6 +82,11 @@ type (
 		diverges      bool
 		at            Divergence
 	}
+	lost struct { // a damaged follower's fetch
+		epoch   record.LeaderEpoch
+		process metadata.BrokerEpoch
+	}
+	over    struct{ epoch record.LeaderEpoch } // its leader says that it may give up its log
 	decided struct {
 		Proposal
 		Decision
@@ -101,6 +108,7 @@ type world struct {
 	leaders   map[record.LeaderEpoch]metadata.NodeID
 	nextEpoch metadata.BrokerEpoch
 	calm      bool // no more faults
+	rotted    bool // some log was damaged
 }
 
 var everyone = []metadata.NodeID{1, 2, 3}
@@ -213,7 +221,7 @@ func (w *world) apply(s *site) {
 	w.act(s, &out)
 	out = Out{}
 	s.r.Assigned(&Term{
-		Leader: st.leader, LeaderEpoch: st.epoch, Epoch: st.version, Replicas: everyone, ISR: st.isr, MinISR: w.min,
+		Leader: st.leader, LeaderEpoch: st.epoch, Epoch: st.version, Replicas: everyone, ISR: st.isr, ELR: st.elr, MinISR: w.min,
 	}, &s.node, w.now, &out)
 	w.act(s, &out)
 }
@@ -240,6 +248,9 @@ func (w *world) act(s *site, out *Out) {
 // commit notes what the replica takes for committed.
 func (w *world) commit(s *site) {
 	hw := s.r.HighWatermark()
+	if s.r.busy {
+		return // its disk may be ahead of it
+	}
 	for i := record.Offset(0); i < hw; i++ {
 		b := s.disk[i]
 		switch {
@@ -266,7 +277,7 @@ func (w *world) Produce(t *rapid.T) {
 	w.t = t
 	for _, id := range everyone {
 		s := w.sites[id]
-		if s.r == nil || !s.r.Leads() || s.r.UnderMinISR() {
+		if s.r == nil || !s.r.Leads() || s.r.UnderMinISR() || s.rot {
 			continue
 		}
 		w.unique++
@@ -323,6 +334,7 @@ func (w *world) seeDone(s *site) {
 				epochs = append(epochs, EpochStart{Epoch: b.LeaderEpoch(), Start: record.Offset(i)})
 			}
 		}
+		s.rot = s.rot && j.end > 0
 		s.r.Truncated(0, j.end, epochs, &out)
 	case j.refused:
 		s.r.Rejected(errFull, w.now.Add(time.Millisecond), &out)
@@ -344,7 +356,9 @@ func (w *world) fetch(s *site) {
 	if s.r == nil || !s.r.Following() {
 		return
 	}
-	if p := s.r.Position(w.now); !p.Paused {
+	if p := s.r.Position(w.now); s.rot {
+		w.net = append(w.net, packet{s.r.Leader(), s.node.Self, lost{s.r.Epoch(), s.node.Epoch}})
+	} else if !p.Paused {
 		w.net = append(w.net, packet{s.r.Leader(), s.node.Self, ask{s.r.Epoch(), p.Offset, p.Last}})
 	}
 }
@@ -377,6 +391,17 @@ func (w *world) deliver(i int) {
 		w.judge(s, p.from, m)
 	case answer:
 		w.answered(s, p.from, m, &out)
+	case lost:
+		if !s.rot && s.r.CheckLeader(m.epoch) == nil && s.r.Knows(p.from, m.process, &s.node) && s.r.Lost(p.from, m.process, &s.node, w.now, &out) {
+			w.net = append(w.net, packet{p.from, p.to, over{m.epoch}})
+		}
+	case over:
+		st := &w.history[max(0, s.known-1)]
+		counted := slices.Contains(st.isr, p.to) || slices.Contains(st.elr, p.to)
+		if s.rot && !counted && s.r.Fetches(p.from, m.epoch) {
+			s.r.Reset()
+			s.jobs = append(s.jobs, task{cut: true})
+		}
 	case Report:
 		s.r.Reported(m, &s.node, w.now, &out)
 	case decided:
@@ -387,7 +412,7 @@ func (w *world) deliver(i int) {
 
 // judge answers a fetch.
 func (w *world) judge(s *site, from metadata.NodeID, m ask) {
-	if s.r.CheckLeader(m.epoch) != nil {
+	if s.r.CheckLeader(m.epoch) != nil || s.rot {
 		return
 	}
 	j, at := s.r.Judge(m.offset, m.last)
@@ -410,7 +435,7 @@ func (w *world) judge(s *site, from metadata.NodeID, m ask) {
 
 // answered takes in a leader's answer, if it is one to where the fetcher is.
 func (w *world) answered(s *site, from metadata.NodeID, a answer, out *Out) {
-	if !s.r.Fetches(from, a.epoch) {
+	if !s.r.Fetches(from, a.epoch) || s.rot {
 		return
 	}
 	if p := s.r.Position(w.now); p.Offset != a.offset || p.Last != a.last {
@@ -508,32 +533,49 @@ func (w *world) Crash(t *rapid.T) {
 	s.r, s.jobs, s.done = nil, nil, nil
 }
 
+// Rot damages the log of a follower, if another replica that the controller may
+// elect has what is in it.
+func (w *world) Rot(t *rapid.T) {
+	w.t = t
+	s := w.pick("node")
+	if s.r == nil || !s.r.Following() || s.rot || !w.spared(s) || !w.odds(4) {
+		t.Skip("not now")
+	}
+	s.rot, w.rotted = true, true
+	s.r.Doubt()
+}
+
+// spared reports whether the controller may elect another node than s, whose log
+// is good.
+func (w *world) spared(s *site) bool {
+	st := w.controller()
+	for _, n := range everyone {
+		if n != s.node.Self && !w.sites[n].rot && (slices.Contains(st.isr, n) || slices.Contains(st.elr, n)) {
+			return true
+		}
+	}
+	return false
+}
+
 // Restart starts a process, perhaps on an empty disk, if another replica that the
 // controller may elect has what was on it. It registers, and is fenced at first.
 func (w *world) Restart(t *rapid.T) {
 	w.t = t
 	if s := w.pick("node"); s.r == nil {
-		st := w.controller()
-		others := 0
-		for _, n := range everyone {
-			if n != s.node.Self && (slices.Contains(st.isr, n) || slices.Contains(st.elr, n)) {
-				others++
-			}
-		}
-		w.restart(s, others > 0 && w.odds(6))
+		w.restart(s, w.spared(s) && w.odds(6))
 	}
 }
 
 func (w *world) restart(s *site, wiped bool) {
 	id := s.node.Self
 	if wiped {
-		s.disk, s.saved = nil, 0
+		s.disk, s.saved, s.rot = nil, 0, false
 	}
 	w.nextEpoch++
 	w.change(func(st *state) {
 		*st.broker(id) = Broker{ID: id, Epoch: w.nextEpoch}
 		st.without(id, w.min)
-		if wiped {
+		if wiped || s.rot { // it is said with the registration
 			st.elr = slices.DeleteFunc(st.elr, func(n metadata.NodeID) bool { return n == id })
 		}
 		st.elect()
@@ -629,6 +671,9 @@ func (w *world) Check(t *rapid.T) {
 	st := w.controller()
 	for _, n := range slices.Concat(st.isr, st.elr) {
 		s := w.sites[n]
+		if s.rot {
+			continue
+		}
 		for i := range w.acked {
 			if int(i) >= len(s.disk) || string(s.disk[i]) != string(w.committed[i]) {
 				t.Fatalf("node %d may be elected, and lacks offset %d, which was acknowledged", n, i)
@@ -646,7 +691,7 @@ func (w *world) Check(t *rapid.T) {
 			}
 			w.leaders[s.r.Epoch()] = n
 		}
-		if s.r.Leads() && s.r.Settled() && w.now < s.lease && s.r.HighWatermark() < w.acked {
+		if s.r.Leads() && s.r.Settled() && !s.rot && w.now < s.lease && s.r.HighWatermark() < w.acked {
 			t.Fatalf("node %d tells consumers that the log ends at %d, acknowledged was %d", n, s.r.HighWatermark(), w.acked)
 		}
 	}
@@ -707,15 +752,29 @@ func (w *world) heal(t *rapid.T) {
 	}
 	for range 100 {
 		for _, id := range everyone {
-			w.unfence(w.sites[id])
+			s := w.sites[id]
+			if st := w.controller(); s.rot && (st.leader == id || slices.Contains(st.elr, id)) { // an operator looks after it
+				w.restart(s, false)
+			}
+			w.unfence(s)
 		}
 		w.flow(everyone, true)
-		w.pass(3 * time.Millisecond)
+		w.pass(10 * time.Millisecond)
 	}
 	w.Check(t)
 	st := w.controller()
+	if st.leader == metadata.NoNode && w.rotted {
+		return // the last replica that could be elected was damaged
+	}
 	if len(st.isr) != 3 || st.leader == metadata.NoNode {
-		t.Fatalf("in the end node %d leads, and %v are in sync", st.leader, st.isr)
+		for _, id := range everyone {
+			s := w.sites[id]
+			t.Logf("node %d: rotten %t, busy %t, %d jobs, registered as %d, knows %d of %d states, log to %d, %+v", id, s.rot, s.r.busy, len(s.jobs), s.node.Epoch, s.known, len(w.history), s.r.logEnd, s.r.pursuit)
+			if g := s.r.reign; g != nil {
+				t.Logf("  reign %+v", *g)
+			}
+		}
+		t.Fatalf("in the end node %d leads, %v are in sync, and %v eligible", st.leader, st.isr, st.elr)
 	}
 	for _, id := range everyone {
 		r := w.sites[id].r

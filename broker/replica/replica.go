@@ -249,7 +249,7 @@ func (r *Replica) ReviewAt(n *Node) clock.Instant {
 	case leading:
 		return r.reignReviewAt(n)
 	case following:
-		return r.pursuit.reviewAt()
+		return r.pursuit.reviewAt(r.busy)
 	}
 	return clock.Never
 }
