@@ -22,6 +22,9 @@ func (n *Node) request(r Request) {
 			c.office.Received(body, n.env.Clock.Now(), &c.officeOut)
 		}
 		return
+	case *wire.Progress: // has no answer either, not even a refusal
+		n.table.Progress(r.Peer, body, n.moment(), &n.out)
+		return
 	}
 	switch n.phase {
 	case recovering, joining:
@@ -42,8 +45,6 @@ func (n *Node) request(r Request) {
 		n.table.Produce(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.FetchRequest:
 		n.table.Fetch(r.Caller, &r.Request, n.moment(), &n.out)
-	case *wire.Progress:
-		n.table.Progress(r.Peer, body, n.moment(), &n.out)
 	case *kmsg.ListOffsetsRequest:
 		n.table.ListOffsets(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.OffsetForLeaderEpochRequest:
