@@ -18,13 +18,11 @@ import (
 	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/host"
 	"github.com/pawlbroker/pawl/broker/metadata"
-	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/peer"
 	"github.com/pawlbroker/pawl/broker/tcp"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/job"
-	"github.com/pawlbroker/pawl/storage/vfs"
 )
 
 // Config of a broker. Start from DefaultConfig; the zero value is not valid.
@@ -130,7 +128,7 @@ func (b *Broker) start(cfg Config, log *slog.Logger) error {
 	}
 	log.Info("starting", attrs...)
 	b.store = job.NewHolder(b.dir.FS, cfg.Storage)
-	b.node = &watched{ready: make(chan struct{})}
+	b.node = newWatched(cfg.Node.ID)
 	hosted := host.Config{
 		Run: func(jobs []job.Job) []job.Result { return job.Run(b.store, jobs) },
 		Begin: func(jobs []job.Job) (host.Flight, []job.Job) {
@@ -146,7 +144,7 @@ func (b *Broker) start(cfg Config, log *slog.Logger) error {
 		hosted.Peers = b.peers.carrier // and not an interface that holds nil
 	}
 	b.host = host.Start(hosted, func(env broker.Env) host.Node {
-		b.node.start(broker.New(cfg.Node, env))
+		b.node.Node = broker.New(cfg.Node, env)
 		return b.node
 	})
 	go b.run(cfg, log)
@@ -228,29 +226,22 @@ func (b *Broker) Ready() <-chan struct{} { return b.node.ready }
 // Done is closed once the broker has stopped.
 func (b *Broker) Done() <-chan struct{} { return b.stopped }
 
-// Status is what the node is doing, for operators.
-func (b *Broker) Status() Status {
-	s := b.node.status()
-	if c, ok := b.dir.FS.(vfs.Counted); ok {
-		s.Disk = c.Counts()
-	}
-	return s
-}
-
 // drainTime is how long a broker that is shut down waits for what clients have
 // under way.
 const drainTime = 5 * time.Second
 
-// Shutdown stops in good order: it reads no more requests, answers those it has
-// read, checkpoints and leaves the clean mark. It returns why the broker
-// stopped, nil if it was this.
+// Shutdown stops in good order: it has others lead in its place while it goes on
+// serving, then reads no more requests, answers those it has read, checkpoints and
+// leaves the clean mark. It returns why the broker stopped, nil if it was this.
 func (b *Broker) Shutdown() error {
+	b.host.Shutdown()
+	select {
+	case <-b.node.left:
+	case <-b.stopped:
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	var drained sync.WaitGroup
-	drained.Go(func() { b.server.Shutdown(ctx) }) // an error means that some clients were cut off
-	b.host.Shutdown()
-	drained.Wait()
+	b.server.Shutdown(ctx) // an error means that some clients were cut off
 	return b.Wait()
 }
 
@@ -258,45 +249,4 @@ func (b *Broker) Shutdown() error {
 func (b *Broker) Wait() error {
 	<-b.stopped
 	return b.err
-}
-
-// Status is a node as of its last event.
-type Status struct {
-	Phase      string // what it is doing: "serving" once it is ready
-	Ready      bool
-	Stats      partition.Stats
-	Topics     int
-	Partitions int
-	Disk       vfs.Counts
-}
-
-// watched is a node that tells other goroutines how it is.
-type watched struct {
-	*broker.Node
-	ready chan struct{}
-
-	mu   sync.Mutex
-	last Status
-}
-
-func (w *watched) start(n *broker.Node) { w.Node = n }
-
-// Step implements host.Node.
-func (w *watched) Step(ev broker.Event) {
-	w.Node.Step(ev)
-	phase, ok := w.Node.Ready()
-	image := w.Node.Image()
-	w.mu.Lock()
-	first := ok && !w.last.Ready
-	w.last = Status{Phase: phase, Ready: ok, Stats: w.Node.Stats(), Topics: image.TopicCount(), Partitions: image.PartitionCount()}
-	w.mu.Unlock()
-	if first {
-		close(w.ready)
-	}
-}
-
-func (w *watched) status() Status {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.last
 }

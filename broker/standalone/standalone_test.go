@@ -14,7 +14,9 @@ import (
 	"github.com/pawlbroker/pawl/broker/standalone"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("runtime.runFinalizers")) // which closes files that are garbage
+}
 
 func start(t *testing.T, dir string) *standalone.Broker {
 	t.Helper()
