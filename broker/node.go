@@ -188,7 +188,7 @@ func (n *Node) jobDone(res job.Result) {
 	case job.Append:
 		n.noteSpace(res.Err)
 		n.table.Done(res, n.moment(), &n.out)
-	case job.Read, job.Lookup, job.Truncate, job.Reset:
+	case job.Read, job.Lookup, job.Truncate, job.Reset, job.RaiseStart:
 		n.table.Done(res, n.moment(), &n.out)
 	case job.SaveQuorum:
 		n.noteSpace(res.Err)
@@ -219,7 +219,7 @@ func survivable(res job.Result) bool {
 	switch res.Job.(type) {
 	case job.Read, job.Lookup:
 		return true
-	case job.Append, job.Truncate, job.Reset:
+	case job.Append, job.Truncate, job.Reset, job.RaiseStart:
 		var damage *storage.DamageError
 		return errors.Is(res.Err, storage.ErrNoSpace) || errors.Is(res.Err, storage.ErrNotNext) || errors.As(res.Err, &damage)
 	case job.Delete:

@@ -1,0 +1,27 @@
+package replica
+
+import (
+	"github.com/pawlbroker/pawl/storage/assert"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// Raised says that the log begins at start, with these epochs, which become the
+// replica's: the records before were deleted. It does nothing, and reports false,
+// if the log began later already, or is about to be cut, which will say where it
+// begins.
+func (r *Replica) Raised(start record.Offset, epochs []EpochStart) bool {
+	if start <= r.logStart || r.busy {
+		return false
+	}
+	assert.That(start <= r.highWatermark, "replica: records deleted that are not committed")
+	r.logStart = start
+	// Epochs of appends in flight are not on disk, and so not among these.
+	for _, e := range r.epochs {
+		if n := len(epochs); e.Start > start && (n == 0 || epochs[n-1].Epoch < e.Epoch) {
+			epochs = append(epochs[:n:n], e)
+		}
+	}
+	r.epochs = epochs
+	r.check()
+	return true
+}
