@@ -82,6 +82,12 @@ func (c Config) Validate() error {
 	if err := c.Partition.Validate(); err != nil {
 		return err
 	}
+	if err := c.Fetcher.Validate(); err != nil {
+		return err
+	}
+	if c.Fetcher.MaxWait > c.Partition.MaxLag {
+		return fmt.Errorf("replica.fetch.wait.max.ms %v, want at most replica.lag.time.max.ms, %v", c.Fetcher.MaxWait, c.Partition.MaxLag)
+	}
 	return c.office().Quorum.Validate()
 }
 

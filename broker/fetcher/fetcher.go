@@ -72,8 +72,8 @@ func DefaultConfig() Config {
 // Validate returns an error that names the first field out of range.
 func (c Config) Validate() error {
 	switch {
-	case c.MaxWait < 0 || c.MaxWait > time.Hour:
-		return fmt.Errorf("replica.fetch.wait.max.ms %v, want 0 to 1 h", c.MaxWait)
+	case c.MaxWait < 0:
+		return fmt.Errorf("replica.fetch.wait.max.ms %v, want at least 0", c.MaxWait)
 	case c.MinBytes < 0:
 		return fmt.Errorf("replica.fetch.min.bytes %d, want at least 0", c.MinBytes)
 	case c.MaxBytes < 0:
@@ -205,6 +205,9 @@ func (f *Fetcher) Answer(from metadata.NodeID, seq uint64, resp *wire.Fetched, e
 			continue
 		}
 		l.inFlight = 0
+		if err == nil && resp == nil {
+			err = errAnswer
+		}
 		if err != nil {
 			l.lost(f, err, now, out)
 		} else {

@@ -20,11 +20,12 @@ type Range struct {
 // takes a broker without version 0 to be one without gzip, snappy and lz4
 // (KAFKA-18659). A Produce below 3 is answered with UNSUPPORTED_VERSION.
 //
-// A range ends below the version whose meaning pawl lacks: Fetch 13 has topic
-// ids (KIP-516), Produce 12 adds partitions to a transaction (KIP-890).
+// A range ends below the version whose meaning pawl lacks: Produce 12 adds
+// partitions to a transaction (KIP-890), Fetch 18 has the follower's high
+// watermark (KIP-1166).
 var apis = [...]Range{
 	{kmsg.Produce, 0, 3, 11},
-	{kmsg.Fetch, 4, 4, 12},
+	{kmsg.Fetch, 4, 4, 17},
 	{kmsg.ListOffsets, 1, 1, 7},
 	{kmsg.Metadata, 0, 0, 13},
 	{kmsg.FindCoordinator, 0, 3, 2},

@@ -161,7 +161,7 @@ func TestCoordinatorsAreNamedAndNeverFound(t *testing.T) {
 
 func TestWhatCannotBeAnsweredIsAnError(t *testing.T) {
 	fetch := kmsg.NewPtrFetchRequest()
-	fetch.Version = 13
+	fetch.Version = 18
 	unknown := frameOf(fetch)
 	unknown[1] = 200
 	fetch12 := kmsg.NewPtrFetchRequest()

@@ -7,9 +7,12 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/standalone"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/cmd/pawl/cli"
@@ -74,10 +77,23 @@ func optionsOf(c config.Serve) (o options, err error) {
 	}
 	b.Node.Rack, b.Node.Broker, b.Node.CheckpointBytes = c.Rack, c.Broker, c.CheckpointBytes
 	b.Node.Partition.FetchMaxBytes, b.Node.Partition.ProducerExpiry = c.FetchMaxBytes, c.ProducerExpiry
+	replicate(&b.Node, c.Broker)
 	b.Storage.IndexIntervalBytes = c.Broker.Int("log.index.interval.bytes")
 	b.TCP.RequestMemory, b.TCP.MaxRequestBytes = c.MemoryMax, c.SocketRequestMaxBytes
 	b.TCP.MaxConnections, b.TCP.IdleTimeout = c.MaxConnections, c.ConnectionsMaxIdle
 	return options{broker: b, http: c.HTTP}, nil
+}
+
+// replicate takes over how partitions are fetched, and by whom.
+func replicate(n *broker.Config, given metadata.BrokerConfig) {
+	millis := func(name string) time.Duration { return time.Duration(given.Int(name)) * time.Millisecond }
+	n.Partition.Sessions.Slots = int(given.Int("max.incremental.fetch.session.cache.slots"))
+	n.Partition.MaxLag = millis("replica.lag.time.max.ms")
+	f := &n.Fetcher
+	f.MaxWait, f.MinBytes = millis("replica.fetch.wait.max.ms"), int32(given.Int("replica.fetch.min.bytes"))
+	f.MaxBytes, f.PartitionMaxBytes = int32(given.Int("replica.fetch.response.max.bytes")), int32(given.Int("replica.fetch.max.bytes"))
+	f.MaxBackoff = max(millis("replica.fetch.backoff.ms"), time.Millisecond)
+	f.MinBackoff = min(f.MinBackoff, f.MaxBackoff)
 }
 
 // advertised is the host and the port of an address that others are told; none
