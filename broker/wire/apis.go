@@ -32,6 +32,7 @@ var apis = [...]Range{
 	{kmsg.ApiVersions, 0, 0, 4},
 	{kmsg.CreateTopics, 2, 2, 7},
 	{kmsg.DeleteTopics, 1, 1, 6},
+	{kmsg.DeleteRecords, 0, 0, 2},
 	{kmsg.InitProducerID, 0, 0, 4},
 	{kmsg.OffsetForLeaderEpoch, 2, 2, 4},
 	{kmsg.DescribeACLs, 1, 1, 3},
