@@ -174,6 +174,10 @@ func (m *machine) Reply(to broker.Caller, r wire.Response) {
 			return
 		}
 	}
+	if to.Seq == math.MaxUint64 {
+		m.w.check.Violate("what is one-way is not answered", "an answer to node %d", c.peer)
+		return
+	}
 	c.order.Answer(to.Seq, r)
 	if !c.flushing {
 		c.flushing = true

@@ -66,10 +66,15 @@ func (w *World) dead() bool {
 	return slices.ContainsFunc(w.machines, func(m *machine) bool { return m.dead })
 }
 
-// operate starts nodes again of which a read has failed: such a log is not
-// served from then on. It is what an operator does.
+// operate does what an operator does: starts nodes again of which a read has
+// failed, since such a log is not served from then on, and replaces a disk that
+// has gone bad, if there are others.
 func (w *World) operate() {
 	for _, m := range w.machines {
+		if m.spoiled && len(w.machines) > 1 && !w.hopeless() {
+			w.count("operator replaced a disk")
+			m.replaceDisk()
+		}
 		if m.node != nil && !m.spoiled && m.anyDamage() {
 			w.count("started again after a read error")
 			m.kill()
@@ -118,6 +123,35 @@ func (w *World) converged() {
 		return apart == ""
 	}) && !w.ended() {
 		w.stuck = "the nodes do not come to agree: " + apart
+	}
+}
+
+// describe puts the state of everything into the trace.
+func (w *World) describe() {
+	t := &w.k.Trace
+	if !t.Wanted() {
+		return
+	}
+	m := w.check.Newest()
+	for b := range m.Brokers() {
+		t.Text("image", b)
+	}
+	for top := range m.Topics() {
+		for p := range m.Partitions(top.ID) {
+			t.Say("image", fmt.Sprintf("%s: %v", top.Name, p))
+		}
+	}
+	for _, m := range w.machines {
+		if m.node == nil {
+			t.Say(m.who, "is not running")
+			continue
+		}
+		missing, _ := m.node.Ready()
+		t.Say(m.who, fmt.Sprintf("is %s; metadata offset %d", missing, m.node.Image().Offset()))
+		for _, s := range m.node.Table().Status() {
+			t.Say(m.who, fmt.Sprintf("%s-%d leads=%t settled=%t in_sync=%t leader=%d epoch=%d start=%d hw=%d disk=%d end=%d damage=%v lags=%v",
+				s.Topic, s.Log.Partition, s.Leads, s.Settled, s.InSync, s.Leader, s.LeaderEpoch, s.LogStart, s.HighWatermark, s.OnDisk, s.LogEnd, s.Damage, s.Lags))
+		}
 	}
 }
 

@@ -55,6 +55,8 @@ type machine struct {
 	lookups  []job.Result // results of reads by slot; free ones have no Job
 	free     []int
 	wakeAt   clock.Instant
+	woken    clock.Instant // last, and how often at that instant
+	wakes    int
 	stopping bool // Shutdown was asked for
 	served   bool // the node had been serving when it was, and could say so on its disk
 	stopped  bool // Env.Stop was called
@@ -144,7 +146,7 @@ func (m *machine) Happen(what kernel.What, arg uint64) {
 	case whatWake:
 		if m.wakeAt <= m.w.k.Now() {
 			m.wakeAt = clock.Never
-			m.step(broker.Wake{})
+			m.wake()
 		}
 	case whatFlush:
 		m.front.flush(n)
@@ -211,6 +213,21 @@ func hostOf(node metadata.NodeID) simnet.Host { return simnet.Host(node - 1) }
 
 // who is a node's name in traces, and of its host on the network.
 func who(node metadata.NodeID) string { return fmt.Sprintf("n%d", node) }
+
+// wake tells the node that its time has come.
+func (m *machine) wake() {
+	if now := m.w.k.Now(); now != m.woken {
+		m.woken, m.wakes = now, 0
+	}
+	if m.wakes++; m.wakes > maxWakes {
+		m.w.check.Violate("nodes do not spin", "%s wants to be woken at once, %d times in a row", m.who, m.wakes)
+		return
+	}
+	m.step(broker.Wake{})
+}
+
+// maxWakes is how often a node may want to be woken at one instant.
+const maxWakes = 1000
 
 func (m *machine) paused() bool { return m.pausedUntil > m.w.k.Now() }
 

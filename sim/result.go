@@ -74,6 +74,7 @@ func (w *World) result(seed uint64) Result {
 	case v != nil:
 		r.Verdict, r.Violation = Violation, v
 	case w.stuck != "":
+		w.describe()
 		r.Verdict = Stuck
 		r.Violation = &check.Violation{Check: "everything ends", Text: w.stuck}
 	}

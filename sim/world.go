@@ -289,6 +289,9 @@ func (w *World) afterStep(m *machine) {
 	if m.node == nil {
 		return
 	}
+	if m.ready() {
+		w.check.Serves(m.id)
+	}
 	w.check.Image(m.id, m.node.Image())
 	if q := m.node.Quorum(); q != nil && q.Leading() {
 		w.check.Leading(m.id, q.Leader().Term)

@@ -44,7 +44,7 @@ func (c *Checker) matches(n *node, id storage.LogID, l *life, first int) {
 	t := c.truth(id)
 	for _, e := range l.ghost.entries[min(first, len(l.ghost.entries)):] {
 		at := where{e.epoch, e.base}
-		if chain, ok := t.chains[at]; ok && chain != e.chain && !n.lost {
+		if chain, ok := t.chains[at]; ok && chain != e.chain && n.lost == whole {
 			c.Violate("logs match", "%s-%d on node %d: offset %d of epoch %d is another batch than on another node, or has others before it", l.topic, id.Partition, n.id, e.base, e.epoch)
 		}
 		t.chains[at] = e.chain
@@ -106,7 +106,7 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 	for _, list := range [][]metadata.NodeID{part.ISR, part.ELR} {
 		for _, member := range list {
 			n := c.nodes[member-1]
-			if !n.lost && !n.life(id).holds(t) {
+			if n.lost == whole && !n.life(id).holds(t) {
 				c.Violate("candidates have everything committed", "%s: node %d may be elected with what is below %d, committed is what is below %d; %v",
 					p, member, n.life(id).ghost.end(), t.highWatermark, part)
 			}
@@ -122,7 +122,7 @@ func (c *Checker) cut(n *node, id storage.LogID, end record.Offset) {
 		if e.id.next <= end || e.id.next > t.highWatermark {
 			continue
 		}
-		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && !n.lost {
+		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && n.lost == whole {
 			c.Violate("what is committed is not cut off", "%s-%d on node %d: cut at %d, committed is what is below %d", l.topic, id.Partition, n.id, end, t.highWatermark)
 			break
 		}
@@ -156,11 +156,6 @@ func (c *Checker) Image(node int, m metadata.Image) {
 	}
 	before := c.newest
 	c.newest = m
-	for _, n := range c.nodes {
-		if b, ok := m.Broker(n.id); n.lost && ok && b.Epoch > n.lostAt {
-			n.lost = false
-		}
-	}
 	for t := range m.Topics() {
 		for p := range m.Partitions(t.ID) {
 			old, was := before.Partition(t.ID, p.Index)

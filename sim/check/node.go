@@ -20,11 +20,18 @@ type node struct {
 	image metadata.Offset // of its image, when it was last looked at
 
 	// lost says that its disk has lost what was durable: it was wiped, or damaged.
-	// Until it has registered anew, after which its epoch is greater than lostAt,
-	// the cluster may believe that it has everything.
-	lost   bool
-	lostAt metadata.BrokerEpoch
+	// The cluster may believe that it has everything, until a process that knows
+	// better serves.
+	lost loss
 }
+
+type loss uint8
+
+const (
+	whole    loss = iota
+	untold        // until a process serves
+	unserved      // until one does after the one that runs
+)
 
 // life is what a node has shown of a log: since its process started, and what
 // must still be there when the next one starts.
@@ -39,6 +46,7 @@ type life struct {
 	leads         bool
 	damaged       bool
 	deleting      bool // a job to delete it was submitted
+	cutting       int  // jobs that drop its end and were not told of
 	hashedAt      record.Offset // the end of the log that producers is the hash of
 	producers     uint64
 }
@@ -84,7 +92,7 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		return
 	case g.LogStart > g.HighWatermark || g.HighWatermark > g.OnDisk || g.OnDisk > g.LogEnd:
 		c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, g.LogStart, g.HighWatermark, g.OnDisk, g.LogEnd)
-	case g.View.Start() != g.LogStart || g.View.End() < g.OnDisk: // a view is of a whole commit group
+	case was.cutting == 0 && (g.View.Start() != g.LogStart || g.View.End() < g.OnDisk): // a view is of a whole commit group
 		c.Violate("the node and its store agree", "%s: log start %d, on disk %d, in the store %d to %d", p, g.LogStart, g.OnDisk, g.View.Start(), g.View.End())
 	case g.HighWatermark < was.highWatermark:
 		c.Violate("high watermark does not go back", "%s on node %d: from %d to %d", p, n.id, was.highWatermark, g.HighWatermark)
@@ -127,7 +135,7 @@ func (c *Checker) damaged(n *node, p history.Partition, what string) {
 	if c.lone() {
 		c.Damage[p] = what
 	} else {
-		c.lose(n)
+		n.lost = unserved
 	}
 }
 
@@ -136,6 +144,10 @@ func (c *Checker) Submitted(node int, j job.Job) {
 	switch j := j.(type) {
 	case job.Append:
 		c.nodes[node].life(j.Log).ghost.submitted(j.Batches)
+	case job.Truncate:
+		c.nodes[node].life(j.Log).cutting++
+	case job.Reset:
+		c.nodes[node].life(j.Log).cutting++
 	case job.Delete:
 		c.nodes[node].life(j.Log).deleting = true
 	}
@@ -159,10 +171,12 @@ func (c *Checker) Done(node int, r job.Result) {
 		}
 		c.matches(n, j.Log, l, first)
 	case job.Truncate:
+		n.life(j.Log).cutting--
 		if r.Err == nil {
 			c.cut(n, j.Log, r.View.End())
 		}
 	case job.Reset:
+		n.life(j.Log).cutting--
 		if r.Err == nil {
 			l := n.life(j.Log)
 			c.cut(n, j.Log, 0)
@@ -184,8 +198,11 @@ func (c *Checker) Done(node int, r job.Result) {
 func (c *Checker) Ended(node int) {
 	n := c.nodes[node]
 	n.image = 0
+	if n.lost == unserved {
+		n.lost = untold
+	}
 	for _, l := range n.lives { //pawl:unordered each by itself
-		l.leads, l.damaged = false, false
+		l.leads, l.damaged, l.cutting = false, false, 0
 		if !c.lone() {
 			l.highWatermark, l.epoch = 0, 0
 		}
@@ -196,14 +213,13 @@ func (c *Checker) Ended(node int) {
 func (c *Checker) Wiped(node int) {
 	n := c.nodes[node]
 	n.lives = map[storage.LogID]*life{}
-	c.lose(n)
+	n.lost = untold
 }
 
-// lose says that a node has less on its disk than it had.
-func (c *Checker) lose(n *node) {
-	n.lost = true
-	if b, ok := c.newest.Broker(n.id); ok {
-		n.lostAt = b.Epoch
+// Serves says that a node serves: the cluster knows its process.
+func (c *Checker) Serves(node int) {
+	if n := c.nodes[node]; n.lost == untold {
+		n.lost = whole
 	}
 }
 
@@ -219,7 +235,9 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 		was, end := n.life(l.ID), l.View.End()
 		p := history.Partition{Topic: was.topic, Index: l.ID.Partition}
 		if l.Damage != nil {
-			c.damaged(n, p, l.Damage.Error())
+			if c.damaged(n, p, l.Damage.Error()); n.lost == unserved {
+				n.lost = untold
+			}
 			was.ghost.cut(end)
 			continue
 		}
@@ -258,7 +276,7 @@ func (c *Checker) missing(n *node, r *storage.Recovered) {
 		found[r.Logs[i].ID] = true
 	}
 	for id, l := range n.lives { //pawl:unordered any of them is a violation
-		if len(l.ghost.entries) > 0 && !found[id] && !l.deleting && !n.lost && !c.Rotten {
+		if len(l.ghost.entries) > 0 && !found[id] && !l.deleting && n.lost == whole && !c.Rotten {
 			c.Violate("what was written is there after a crash", "%s-%d on node %d is gone; its end was %d", l.topic, id.Partition, n.id, l.ghost.end())
 		}
 	}

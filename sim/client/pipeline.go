@@ -160,6 +160,8 @@ func (p *Pipeline) answered(s *sent, round uint64, resp kmsg.Response, err error
 		p.watch.Acked(p.part, record.Offset(got.BaseOffset), s.batch)
 		p.flight = p.flight[1:]
 		p.acked++
+	case got.ErrorCode == 0 && p.cluster.Nodes() > 1:
+		p.again() // the first was sent to another leader, which has not answered
 	case got.ErrorCode == 0:
 		p.watch.Refused(p.part, "a batch was stored before the one before it")
 		p.again()
