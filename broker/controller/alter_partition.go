@@ -26,6 +26,8 @@ import (
 //   - The brokers of the ISR must be registered under the epochs that their
 //     fetches had, and not be fenced (KIP-903): INELIGIBLE_REPLICA. One that
 //     wants to stop may stay, but not join (KIP-841).
+//   - An ISR that is so already is granted too, and outdates what the leader asked
+//     for before and has no answer to: it may still be on its way.
 //   - If this ends a reassignment, and takes the leader out of the replicas, it
 //     is done and the answer is NEW_LEADER_ELECTED.
 //
@@ -117,8 +119,10 @@ func (s *sequence) alterISR(p *metadata.Partition, a *alteration) (*metadata.Par
 	to.ISR, _ = a.isr()
 	to.Recovering = a.asked.LeaderRecoveryState == recovering
 	q := s.change(p, to, online)
-	if q == nil {
-		return p, nil
+	if q == nil { // nothing changes but the epoch
+		same := *p
+		same.Epoch++
+		q = &same
 	}
 	s.records = append(s.records, q)
 	switch {
