@@ -3,10 +3,11 @@ package partition
 // Fetch (key 1), versions 4 to 17, of clients and of followers.
 //
 // Behaviour:
-//   - Answered at once if any partition has an error or if at least min bytes
-//     are there over all partitions; else it waits until there are, or until max
-//     wait has passed. What a follower has not been told of the high watermark
-//     ends its wait too (as KIP-1166 has it), so that its consumers are not late.
+//   - Answered at once if any partition has an error, if there are none, or if at
+//     least min bytes are there over all partitions; else it waits until there
+//     are, or until max wait has passed. What a follower has not been told of the
+//     high watermark ends its wait too (as KIP-1166 has it), so that its consumers
+//     are not late. So does another fetch of the same node.
 //   - Whole batches only, from the one that holds the asked offset: a client
 //     skips what it did not ask for. The first batch found is given even if it
 //     is larger than max bytes (KIP-74), so that a fetch always progresses.
@@ -71,11 +72,16 @@ type fetch struct {
 	minBytes int64
 	maxBytes int64
 	deadline clock.Instant
-	found    int64 // bytes that there are, while it waits
+	expiry   *expiry // once it has waited
+	found    int64   // bytes that there are, while it waits
 	parts    []fetchPart
 	jobs     int // reads that are out
 	resp     wire.FetchResponse
 }
+
+// expiry is the end of a fetch's wait. It outlives the fetch, which is answered
+// long before as a rule, and must not keep its memory.
+type expiry struct{ fetch *fetch }
 
 // asker is who fetches.
 type asker struct {
@@ -169,7 +175,7 @@ func (t *Table) serve(f *fetch, at Moment, out *Out) {
 		return
 	}
 	found, cold, hasty, blocked := t.survey(f, late, at, out)
-	if !hasty && cold == 0 && found < f.minBytes && !late {
+	if !hasty && cold == 0 && found < f.minBytes && !late && f.session.Size() > 0 {
 		t.park(f)
 		return
 	}
@@ -257,7 +263,8 @@ func (t *Table) park(f *fetch) {
 	}
 	t.remember(f)
 	t.conns[f.caller.Conn] = append(t.conns[f.caller.Conn], f)
-	t.deadlines.Add(f.deadline, f)
+	f.expiry = &expiry{f}
+	t.deadlines.Add(f.deadline, f.expiry)
 }
 
 // remember puts a fetch that is not answered at once into the table's lists.
@@ -350,6 +357,9 @@ func (t *Table) unpark(f *fetch) {
 		return
 	}
 	f.known = false
+	if f.expiry != nil {
+		f.expiry.fetch = nil
+	}
 	delete(t.fetches, f.session)
 	if t.peers[f.peer] == f {
 		delete(t.peers, f.peer)
@@ -386,12 +396,14 @@ func (t *Table) ConnClosed(conn uint64, out *Out) {
 // Drain answers every fetch that waits for data, with what there is.
 func (t *Table) Drain(at Moment, out *Out) {
 	for {
-		f, ok := t.deadlines.Due(clock.Never - 1)
+		x, ok := t.deadlines.Due(clock.Never - 1)
 		if !ok {
 			return
 		}
-		f.deadline = at.Now
-		t.serve(f, at, out)
+		if f := x.fetch; f != nil {
+			f.deadline = at.Now
+			t.serve(f, at, out)
+		}
 	}
 }
 

@@ -61,6 +61,7 @@ const (
 
 // look finds what there is for an entry, at most max bytes of it but one batch.
 func (t *Table) look(e *session.Entry, a *asker, max int64, at Moment, out *Out) (v sight) {
+	t.Stats.FetchLooks++
 	p, err := t.entryOf(e, a.version)
 	if p == nil {
 		v.fail(err, a.version)

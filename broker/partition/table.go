@@ -127,6 +127,7 @@ func (o *Out) reply(c wire.Caller, r wire.Response) {
 type Stats struct {
 	ProduceRequests int64
 	FetchRequests   int64
+	FetchLooks      int64 // at partitions, for fetches
 	BytesIn         int64 // accepted batches
 	BatchesIn       int64
 	RecordsIn       int64
@@ -199,7 +200,7 @@ type Table struct {
 	fetches     map[*session.Session]*fetch // that are not answered yet
 	peers       map[metadata.NodeID]*fetch  // of those, the last of each node
 	conns       map[uint64][]*fetch         // that wait, by connection
-	deadlines   clock.Deadlines[*fetch]
+	deadlines   clock.Deadlines[*expiry]
 	woken       []*session.Entry // used again
 	starving    []*fetch         // wait for the lease, or did
 	starvingMax int              // length at which those that do not are dropped
@@ -281,11 +282,13 @@ func (t *Table) NextWake() clock.Instant {
 // Wake does what is due.
 func (t *Table) Wake(at Moment, out *Out) {
 	for {
-		f, ok := t.deadlines.Due(at.Now)
+		x, ok := t.deadlines.Due(at.Now)
 		if !ok {
 			break
 		}
-		t.serve(f, at, out)
+		if x.fetch != nil {
+			t.serve(x.fetch, at, out)
+		}
 	}
 	t.listsDue(at, out)
 	t.reviewDue(at, out)
