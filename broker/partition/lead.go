@@ -11,6 +11,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/replica"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
@@ -69,6 +70,14 @@ func (t *Table) ISRDecided(decided ISRProposal, epoch metadata.PartitionEpoch, e
 		isr[i] = replica.Member{Node: m.Node, Epoch: m.Epoch}
 	}
 	d := decisionOf(err)
+	if mp, ok := t.image.Partition(p.topic.ID, p.index); d == replica.Accepted && ok && mp.Epoch < epoch {
+		// The controller decided on metadata that may be newer than what this node
+		// has, min.insync.replicas among it, and has made whoever left the ISR an
+		// eligible leader if that leaves too few. Nothing may be committed without
+		// it before that is known, and it comes with the ISR.
+		assert.Reached("partition: an ISR is accepted before it is in the metadata")
+		d = replica.Outdated
+	}
 	p.replica.Decided(&replica.Proposal{LeaderEpoch: decided.LeaderEpoch, Epoch: decided.PartitionEpoch, ISR: isr}, d, epoch, &t.node, at.Now, &ro)
 	if d == replica.Refused {
 		out.Lines = append(out.Lines, Line{slog.LevelWarn, "the controller refused an ISR", append(p.attrs(), slog.String("error", err.Error()))})
