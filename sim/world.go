@@ -160,10 +160,8 @@ func (w *World) setUp() bool {
 		w.clusters = append(w.clusters, client.NewCluster(w.k, w.net, i, clientHost(i), hosts,
 			time.Duration(w.cfg.PatienceMillis)*time.Millisecond, w.breach))
 	}
-	topic := client.NewTopic{Name: topicName, Partitions: int32(w.partitions()), Replication: int16(w.cfg.Replication),
-		Configs: map[string]string{"segment.bytes": fmt.Sprint(w.cfg.SegmentBytes)}}
+	topic := w.topic(topicName, w.partitions())
 	if len(w.machines) > 1 {
-		topic.Configs["min.insync.replicas"] = fmt.Sprint(w.cfg.MinISR)
 		if !w.runUntil(setupLimit, w.joined) && !w.ended() {
 			w.stuck = "the cluster was not formed in time"
 			return false
@@ -175,6 +173,16 @@ func (w *World) setUp() bool {
 		return false
 	}
 	return !w.ended()
+}
+
+// topic is one as the configuration wants it.
+func (w *World) topic(name string, partitions int) client.NewTopic {
+	t := client.NewTopic{Name: name, Partitions: int32(partitions), Replication: int16(w.cfg.Replication),
+		Configs: map[string]string{"segment.bytes": fmt.Sprint(w.cfg.SegmentBytes)}}
+	if len(w.machines) > 1 {
+		t.Configs["min.insync.replicas"] = fmt.Sprint(w.cfg.MinISR)
+	}
+	return t
 }
 
 // joined says whether every node serves, and the cluster takes all of them for
@@ -233,7 +241,7 @@ func (w *World) loaded() {
 	}
 	w.tail = client.NewTail(w.k, w.cluster(load.Clients()+len(w.pipes)), topicName, w.partitions(), w.check, clients)
 	if id := load.Clients() + len(w.pipes) + 1; w.cfg.Passers > 0 {
-		w.passer = client.NewPasser(w.k, w.cluster(id), history.Client(id), w.cfg.SegmentBytes, int16(w.cfg.Replication), w.check, clients,
+		w.passer = client.NewPasser(w.k, w.cluster(id), history.Client(id), w.topic("", 1), w.check, clients,
 			func(what string) { w.check.Violate("a new topic has nothing of an old one", "%s", what) })
 	}
 	w.faults.begin(w)

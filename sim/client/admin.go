@@ -20,6 +20,23 @@ type NewTopic struct {
 	Configs     map[string]string
 }
 
+// request asks for the topic.
+func (t *NewTopic) request() *kmsg.CreateTopicsRequest {
+	topic := kmsg.NewCreateTopicsRequestTopic()
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = t.Name, t.Partitions, t.Replication
+	for _, key := range slices.Sorted(maps.Keys(t.Configs)) {
+		config := kmsg.NewCreateTopicsRequestTopicConfig()
+		config.Name = key
+		value := t.Configs[key]
+		config.Value = &value
+		topic.Configs = append(topic.Configs, config)
+	}
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = 5000
+	req.Topics = append(req.Topics, topic)
+	return req
+}
+
 // CreateTopic asks for a topic until it is there, and says so once.
 func CreateTopic(k *kernel.Kernel, cluster *Cluster, topic NewTopic, done func()) {
 	c := &creator{k: k, cluster: cluster, topic: topic, done: done}
@@ -37,19 +54,7 @@ type creator struct {
 func (c *creator) Happen(kernel.What, uint64) { c.try() }
 
 func (c *creator) try() {
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = c.topic.Name, c.topic.Partitions, c.topic.Replication
-	for _, key := range slices.Sorted(maps.Keys(c.topic.Configs)) {
-		config := kmsg.NewCreateTopicsRequestTopicConfig()
-		config.Name = key
-		value := c.topic.Configs[key]
-		config.Value = &value
-		topic.Configs = append(topic.Configs, config)
-	}
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = 5000
-	req.Topics = append(req.Topics, topic)
-	c.cluster.Ask(req, func(resp kmsg.Response, err error) {
+	c.cluster.Ask(c.topic.request(), func(resp kmsg.Response, err error) {
 		if err == nil {
 			r := resp.(*kmsg.CreateTopicsResponse)
 			if len(r.Topics) == 1 && (r.Topics[0].ErrorCode == 0 || r.Topics[0].ErrorCode == codeTopicExists) {

@@ -31,8 +31,7 @@ type Passer struct {
 	rng     *rand.Rand
 	id      history.Client
 	wrong   func(what string) // told of what must not be
-	segment string            // segment.bytes
-	copies  int16             // replication factor
+	topics  NewTopic          // what its topics are like, but for the name
 
 	name    string
 	names   int
@@ -75,9 +74,9 @@ const refusals = 40
 
 // NewPasser returns a Passer that begins within its think time. wrong is told
 // of what must not be.
-func NewPasser(k *kernel.Kernel, c *Cluster, id history.Client, segmentBytes int64, replication int16, watch Watcher, cfg Config, wrong func(string)) *Passer {
+func NewPasser(k *kernel.Kernel, c *Cluster, id history.Client, topics NewTopic, watch Watcher, cfg Config, wrong func(string)) *Passer {
 	p := &Passer{k: k, cluster: c, id: id, watch: watch, cfg: cfg, rng: k.Stream("client", uint64(id), 3),
-		wrong: wrong, segment: fmt.Sprint(segmentBytes), copies: replication}
+		wrong: wrong, topics: topics}
 	p.rename()
 	p.rest(cfg.Think)
 	return p
@@ -175,14 +174,9 @@ func (p *Passer) introduce() {
 }
 
 func (p *Passer) create() {
-	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = p.name, 1, p.copies
-	config := kmsg.NewCreateTopicsRequestTopicConfig()
-	config.Name, config.Value = "segment.bytes", &p.segment
-	topic.Configs = append(topic.Configs, config)
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.TimeoutMillis = 5000
-	req.Topics = append(req.Topics, topic)
+	topic := p.topics
+	topic.Name = p.name
+	req := topic.request()
 	p.cluster.Ask(req, func(resp kmsg.Response, err error) {
 		// One that was given up and arrives late creates what is to be there, or
 		// what is there; and if nothing is, what is to be there next.
