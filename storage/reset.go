@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/record"
@@ -68,9 +69,9 @@ func (l *replayed) pass(rec logRecord) {
 }
 
 // Since is what a log's producer state can be made of: the last snapshot that
-// belongs to it, and the batches behind. It reads them, as far back as the log
-// goes if there is no snapshot.
-func (s *Store) Since(id LogID) (snapshot []byte, after []BatchInfo, err error) {
+// belongs to it, and of the batches behind the last few of each producer, in
+// order. It reads them, as far back as the log goes if there is no snapshot.
+func (s *Store) Since(id LogID, few int) (snapshot []byte, after []BatchInfo, err error) {
 	if err := s.usable(); err != nil {
 		return nil, nil, err
 	}
@@ -78,12 +79,24 @@ func (s *Store) Since(id LogID) (snapshot []byte, after []BatchInfo, err error) 
 	if l == nil {
 		return nil, nil, nil
 	}
+	last := map[record.ProducerID][]BatchInfo{}
 	err = View{l.view}.Batches(max(l.upTo, l.view.start), func(b BatchInfo) bool {
-		after = append(after, b)
+		if b.ProducerID == record.NoProducer {
+			return true
+		}
+		bs := last[b.ProducerID]
+		if len(bs) == few {
+			bs = bs[:copy(bs, bs[1:])]
+		}
+		last[b.ProducerID] = append(bs, b)
 		return true
 	})
 	if err != nil && !errors.As(err, new(*DamageError)) {
 		return nil, nil, s.fail(err)
 	}
+	for _, bs := range last {
+		after = append(after, bs...)
+	}
+	slices.SortFunc(after, func(a, b BatchInfo) int { return cmp(int64(a.BaseOffset), int64(b.BaseOffset)) })
 	return l.snapshot, after, err
 }

@@ -58,38 +58,48 @@ func TestResetEndsDamage(t *testing.T) {
 }
 
 // What producer state is made of after a truncation: the snapshot if it still
-// belongs to the log, and every batch behind it.
+// belongs to the log, and behind it the last few batches of each producer.
 func TestSince(t *testing.T) {
 	s := newScenario(t)
-	id := ids()[0]
-	mark := s.ends[id]
-	must(t, s.store.BeginCheckpoint([]storage.Snapshot{{Log: id, Data: []byte("x")}}))
-	s.append(t, id, 40, 3)
-	bases := func() (out []record.Offset) {
-		_, after, err := s.store.Since(id)
-		must(t, err)
-		for _, b := range after {
-			out = append(out, b.BaseOffset)
+	id := storage.LogID{Topic: [16]byte{9}}
+	write := func(producers ...record.ProducerID) {
+		for _, p := range producers {
+			o := record.Options{}
+			if p != record.NoProducer {
+				o.Producer = &record.Producer{ID: p}
+			}
+			b := record.NewBuilder().Append(7, nil, []byte("v")).Build(o)
+			b.Assign(s.ends[id], 3)
+			s.ends[id] = b.NextOffset()
+			w := storage.Write{Log: id, SegmentBytes: 2000, AppendTime: record.NoTimestamp, Batches: []record.Batch{b}}
+			must(t, s.store.Commit([]storage.Write{w})[0].Err)
 		}
-		return out
 	}
-	if snap, _, err := s.store.Since(id); err != nil || string(snap) != "x" {
-		t.Fatalf("snapshot %q, %v", snap, err)
+	check := func(wantSnapshot string, want ...record.Offset) {
+		t.Helper()
+		snap, after, err := s.store.Since(id, 2)
+		must(t, err)
+		var got []record.Offset
+		for _, b := range after {
+			got = append(got, b.BaseOffset)
+		}
+		if string(snap) != wantSnapshot || !slices.Equal(got, want) {
+			t.Fatalf("snapshot %q and batches at %v, want %q and %v", snap, got, wantSnapshot, want)
+		}
 	}
-	if got := bases(); len(got) != 3 || got[0] != mark {
-		t.Fatalf("batches at %v, want 3 from %d on", got, mark)
-	}
-	_, err := s.store.Truncate(id, mark+2)
+	write(1, 2, record.NoProducer, 1, 1) // 0 to 4
+	check("", 1, 3, 4)
+	must(t, s.store.BeginCheckpoint([]storage.Snapshot{{Log: id, Data: []byte("x")}}))
+	check("x")
+	write(2, 1, 2, 2) // 5 to 8
+	check("x", 6, 7, 8)
+	_, err := s.store.Truncate(id, 7)
 	must(t, err)
-	if got := bases(); !slices.Equal(got, []record.Offset{mark}) {
-		t.Fatalf("batches at %v, want one at %d", got, mark)
-	}
-	_, err = s.store.Truncate(id, mark-2)
+	check("x", 5, 6)
+	_, err = s.store.Truncate(id, 4)
 	must(t, err)
-	if snap, _, _ := s.store.Since(id); snap != nil {
-		t.Fatal("a snapshot of what was truncated")
-	}
-	if got := bases(); len(got) == 0 || got[0] != 0 || got[len(got)-1] != mark-4 {
-		t.Fatalf("batches at %v, want all from 0 to %d", got, mark-4)
+	check("", 0, 1, 3)
+	if snap, after, err := s.store.Since(storage.LogID{Topic: [16]byte{8}}, 2); snap != nil || after != nil || err != nil {
+		t.Fatalf("a log that is not there: %q, %v, %v", snap, after, err)
 	}
 }

@@ -236,17 +236,17 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	was := p.marks()
 	var ro replica.Out
 	cut, isCut := res.Job.(job.Truncate)
-	if res.Err != nil && !cut.Replay {
+	if res.Err != nil && cut.Replay == 0 {
 		p.replica.TruncateFailed(at.Now.Add(spaceRetry), &ro)
 		t.moved(p, was, &ro, at, out)
 		t.follow(p, at, out)
 		t.spoilIfDamaged(p, res.Err, at, out)
 		return
 	}
-	if isCut && !cut.Replay && !p.producers.Exact(res.View.End()) {
+	if isCut && cut.Replay == 0 && !p.producers.Exact(res.View.End()) {
 		assert.Reached("partition: producers rebuilt from the log")
 		p.view = res.View
-		out.Jobs = append(out.Jobs, job.Truncate{Log: id, End: res.View.End(), Replay: true})
+		out.Jobs = append(out.Jobs, job.Truncate{Log: id, End: res.View.End(), Replay: producer.Window})
 		return
 	}
 	err := res.Err
@@ -284,7 +284,7 @@ func (t *Table) left(id storage.LogID) bool {
 
 // rollback makes the producer state that of the log that is left.
 func (t *Table) rollback(p *Partition, j job.Truncate, res job.Result, at Moment) error {
-	if !j.Replay {
+	if j.Replay == 0 {
 		p.producers.Cut(res.View.End())
 		return nil
 	}

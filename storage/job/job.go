@@ -51,12 +51,13 @@ type (
 		Fetched bool // they come from the partition's leader
 	}
 
-	// Truncate drops every batch that reaches past End. If Replay, its result says
-	// what producer state can be made of, which may take a while.
+	// Truncate drops every batch that reaches past End. If Replay is not 0, its
+	// result says what producer state can be made of, with so many batches of each
+	// producer; that may take a while.
 	Truncate struct {
 		Log    storage.LogID
 		End    record.Offset
-		Replay bool
+		Replay int
 	}
 
 	// Reset drops everything of a log, damage included, and lets it begin anew at
@@ -135,7 +136,7 @@ func (j Append) String() string {
 	return fmt.Sprintf("append log=%s offsets=[%d,%d)", j.Log, j.Batches[0].BaseOffset(), last.NextOffset())
 }
 func (j Truncate) String() string {
-	return fmt.Sprintf("truncate log=%s end=%d replay=%t", j.Log, j.End, j.Replay)
+	return fmt.Sprintf("truncate log=%s end=%d replay=%d", j.Log, j.End, j.Replay)
 }
 func (j Reset) String() string { return fmt.Sprintf("reset log=%s start=%d", j.Log, j.Start) }
 
@@ -164,7 +165,7 @@ type Result struct {
 	Recovered *storage.Recovered      // Recover
 	View      storage.View            // Append, Truncate, Reset, RaiseStart: the log afterwards
 	Snapshot  []byte                  // Truncate with Replay: what a checkpoint was given for the log
-	After     []storage.BatchInfo     // Truncate with Replay: the batches behind what Snapshot covers
+	After     []storage.BatchInfo     // Truncate with Replay: batches behind what Snapshot covers
 	Region    storage.Region          // Read
 	Found     storage.TimestampOffset // Lookup; Offset is -1 if there is none
 }

@@ -135,8 +135,8 @@ func runOne(h *Holder, j Job) Result {
 	case Recover:
 		r.Recovered, r.Err = h.open()
 	case Truncate:
-		if r.View, r.Err = st.Truncate(j.Log, j.End); r.Err == nil && j.Replay {
-			r.Snapshot, r.After, r.Err = st.Since(j.Log)
+		if r.View, r.Err = st.Truncate(j.Log, j.End); r.Err == nil && j.Replay > 0 {
+			r.Snapshot, r.After, r.Err = st.Since(j.Log, j.Replay)
 		}
 	case Reset:
 		r.View, r.Err = st.Reset(j.Log, j.Start)
