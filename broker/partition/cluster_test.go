@@ -401,6 +401,8 @@ func (c *cluster) life(n *member, d *datadriven.TestData, out *Out) {
 		n.disk.SetCapacity(-1)
 	case "drop":
 		n.table.Drop(clusterLog, true, metadata.ErrUnknownTopic, c.at, out)
+	case "census":
+		fmt.Fprintf(&c.sb, "%+v\n", n.table.Census())
 	case "status":
 		for _, s := range n.table.Status() {
 			fmt.Fprintf(&c.sb, "log [%d,%d) on disk %d hw=%d epochs=%v leads=%t settled=%t in-sync=%t damage=%v producers=%d\n",

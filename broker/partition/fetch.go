@@ -116,7 +116,10 @@ func (t *Table) Fetch(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 		resp:     wire.FetchResponse{Version: body.Version},
 	}
 	if f.peer != wire.NoPeer {
-		t.hurry(f.peer, at, out)
+		t.hurry(t.peers[f.peer], at, out)
+	}
+	if s := t.sessions.Ending(body, f.peer); s != nil {
+		t.hurry(t.fetches[s], at, out)
 	}
 	var ended session.Out
 	s, err := t.sessions.Begin(body, f.peer, at.Now, &ended)
@@ -133,9 +136,10 @@ func (t *Table) Fetch(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 	t.serve(f, at, out)
 }
 
-// hurry ends the wait of another node's fetch: there is a newer one.
-func (t *Table) hurry(peer metadata.NodeID, at Moment, out *Out) {
-	if f := t.peers[peer]; f != nil && f.state == waiting {
+// hurry ends the wait of a fetch, if it waits: whoever sent it has sent a newer
+// one.
+func (t *Table) hurry(f *fetch, at Moment, out *Out) {
+	if f != nil && f.state == waiting {
 		f.deadline = at.Now
 		t.serve(f, at, out)
 	}

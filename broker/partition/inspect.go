@@ -76,3 +76,38 @@ func (t *Table) Status() []Status {
 	}
 	return out
 }
+
+// Census counts the partitions of a node by what is the matter with them.
+type Census struct {
+	Partitions      int
+	Leading         int
+	UnderReplicated int // led, with replicas that are not in sync
+	UnderMinISR     int // of those, such as take nothing with acks=all
+	Unsettled       int // led, and not served to consumers yet
+	Leaderless      int
+	Damaged         int
+}
+
+// Census looks at every partition. It is for those who look on.
+func (t *Table) Census() (c Census) {
+	for _, p := range t.sorted() {
+		r := &p.replica
+		c.Partitions++
+		for _, n := range [...]struct {
+			count *int
+			is    bool
+		}{
+			{&c.Leading, r.Leading()},
+			{&c.UnderReplicated, r.Short()},
+			{&c.UnderMinISR, r.UnderMinISR()},
+			{&c.Unsettled, r.Leading() && !r.Settled()},
+			{&c.Leaderless, r.Leader() == metadata.NoNode},
+			{&c.Damaged, p.damage != nil},
+		} {
+			if n.is {
+				*n.count++
+			}
+		}
+	}
+	return c
+}
