@@ -30,6 +30,8 @@ type story struct {
 	queue []job.Job
 	reqs  uint64
 	sb    strings.Builder
+
+	session int32 // the fetch session that was answered last
 }
 
 func newStory(t *testing.T) *story {
@@ -86,6 +88,9 @@ func (s *story) act(out Out) {
 	}
 	for _, r := range out.Replies {
 		fmt.Fprintf(&s.sb, "reply to %d: %s\n", r.Caller.Seq, describe(s.t, r.Response))
+		if f, ok := r.Response.Body.(*wire.FetchResponse); ok && f.SessionID != 0 {
+			s.session = f.SessionID
+		}
 	}
 	for _, l := range out.Lines {
 		fmt.Fprintf(&s.sb, "line: %s\n", l.Text)
@@ -119,9 +124,16 @@ func describe(t *testing.T, r wire.Response) string {
 		}
 	case *wire.FetchResponse:
 		fmt.Fprintf(&sb, "fetch error=%d", b.ErrorCode)
+		if b.SessionID != 0 {
+			sb.WriteString(" in a session")
+		}
 		for _, top := range b.Topics {
 			for _, p := range top.Partitions {
-				fmt.Fprintf(&sb, " [error=%d hw=%d start=%d batches=%s]", p.ErrorCode, p.HighWatermark, p.LogStartOffset, batches(t, p.Records))
+				sb.WriteString(" [")
+				if b.SessionID != 0 {
+					fmt.Fprintf(&sb, "%s-%d ", top.Topic, p.Partition)
+				}
+				fmt.Fprintf(&sb, "error=%d hw=%d start=%d batches=%s]", p.ErrorCode, p.HighWatermark, p.LogStartOffset, batches(t, p.Records))
 			}
 		}
 	default:
@@ -300,6 +312,8 @@ func (s *story) command(d *datadriven.TestData) {
 		var out Out
 		s.table.ConnClosed(1, &out)
 		s.act(out)
+	case "session":
+		s.sessionFetch(d)
 	default:
 		s.t.Fatalf("unknown command %s", d.Cmd)
 	}

@@ -119,7 +119,7 @@ func (c *Cache) Begin(req *kmsg.FetchRequest, peer metadata.NodeID, now clock.In
 	if req.SessionEpoch != fullEpoch && req.SessionEpoch != finalEpoch {
 		return c.next(req, peer, now, out)
 	}
-	if s := c.sessions[req.SessionID]; s != nil && s.peer == peer {
+	if s := c.Ending(req, peer); s != nil {
 		c.end(s, out)
 	}
 	s := &Session{peer: peer, full: true, byID: req.Version >= topicIDs, isolation: req.IsolationLevel, rack: req.Rack}
@@ -129,6 +129,15 @@ func (c *Cache) Begin(req *kmsg.FetchRequest, peer metadata.NodeID, now clock.In
 	}
 	c.create(s, req, now)
 	return s, nil
+}
+
+// Ending is the session that a request is going to end because its fetcher says
+// so, or nil.
+func (c *Cache) Ending(req *kmsg.FetchRequest, peer metadata.NodeID) *Session {
+	if s := c.sessions[req.SessionID]; s != nil && s.peer == peer && (req.SessionEpoch == fullEpoch || req.SessionEpoch == finalEpoch) {
+		return s
+	}
+	return nil
 }
 
 // fill puts every partition of a request into a session that is in no cache.
