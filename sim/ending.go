@@ -24,6 +24,7 @@ func (w *World) healed() {
 	if done && !w.dead() {
 		// Requests that nobody waits for any more are still on their way.
 		w.runUntil(settle, func() bool { return false })
+		w.converged() // or what nobody waits for is committed while the end is read
 		w.load.Finish()
 		w.rest(false)
 		w.tail.Steady()
@@ -40,7 +41,7 @@ func (w *World) healed() {
 	}
 	w.tail.Retire()
 	if !done || w.dead() {
-		if !w.hopeless() {
+		if !w.hopeless() && w.stuck == "" {
 			w.stuck = w.whatIsStuck()
 		}
 		for _, a := range w.actors {

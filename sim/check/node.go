@@ -46,7 +46,7 @@ type life struct {
 	leads         bool
 	damaged       bool
 	deleting      bool // a job to delete it was submitted
-	cutting       int  // jobs that drop its end and were not told of
+	cutting       []job.Job // that drop its end and were not told of
 	hashedAt      record.Offset // the end of the log that producers is the hash of
 	producers     uint64
 }
@@ -92,7 +92,7 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		return
 	case g.LogStart > g.HighWatermark || g.HighWatermark > g.OnDisk || g.OnDisk > g.LogEnd:
 		c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, g.LogStart, g.HighWatermark, g.OnDisk, g.LogEnd)
-	case was.cutting == 0 && (g.View.Start() != g.LogStart || g.View.End() < g.OnDisk): // a view is of a whole commit group
+	case len(was.cutting) == 0 && (g.View.Start() != g.LogStart || g.View.End() < g.OnDisk): // a view is of a whole commit group
 		c.Violate("the node and its store agree", "%s: log start %d, on disk %d, in the store %d to %d", p, g.LogStart, g.OnDisk, g.View.Start(), g.View.End())
 	case g.HighWatermark < was.highWatermark:
 		c.Violate("high watermark does not go back", "%s on node %d: from %d to %d", p, n.id, was.highWatermark, g.HighWatermark)
@@ -145,9 +145,11 @@ func (c *Checker) Submitted(node int, j job.Job) {
 	case job.Append:
 		c.nodes[node].life(j.Log).ghost.submitted(j.Batches)
 	case job.Truncate:
-		c.nodes[node].life(j.Log).cutting++
+		l := c.nodes[node].life(j.Log)
+		l.cutting = append(l.cutting, j)
 	case job.Reset:
-		c.nodes[node].life(j.Log).cutting++
+		l := c.nodes[node].life(j.Log)
+		l.cutting = append(l.cutting, j)
 	case job.Delete:
 		c.nodes[node].life(j.Log).deleting = true
 	}
@@ -171,20 +173,16 @@ func (c *Checker) Done(node int, r job.Result) {
 		}
 		c.matches(n, j.Log, l, first)
 	case job.Truncate:
-		n.life(j.Log).cutting--
+		l := n.life(j.Log)
+		l.cutting = l.cutting[min(1, len(l.cutting)):]
 		if r.Err == nil {
 			c.cut(n, j.Log, r.View.End())
 		}
 	case job.Reset:
-		n.life(j.Log).cutting--
+		l := n.life(j.Log)
+		l.cutting = l.cutting[min(1, len(l.cutting)):]
 		if r.Err == nil {
-			l := n.life(j.Log)
-			c.cut(n, j.Log, 0)
-			l.ghost = ghost{start: j.Start}
-			if t := c.truths[j.Log]; t != nil {
-				l.ghost.base = chainAt(t.committed, 0, j.Start)
-			}
-			l.highWatermark, l.committed, l.hashedAt = 0, 0, -1
+			c.reset(n, j)
 		}
 	case job.Delete:
 		if r.Err == nil {
@@ -202,7 +200,7 @@ func (c *Checker) Ended(node int) {
 		n.lost = untold
 	}
 	for _, l := range n.lives { //pawl:unordered each by itself
-		l.leads, l.damaged, l.cutting = false, false, 0
+		l.leads, l.damaged = false, false
 		if !c.lone() {
 			l.highWatermark, l.epoch = 0, 0
 		}
@@ -247,6 +245,7 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 		if end < was.committed {
 			c.Violate("what was committed is there after a crash", "%s: log end is %d, high watermark was %d", p, end, was.committed)
 		}
+		c.cutLate(n, l.ID, end)
 		first := len(was.ghost.entries)
 		if what := was.ghost.recovered(l.View.Start(), end); what != "" {
 			c.Violate("what was written is there after a crash", "%s on node %d: %s", p, n.id, what)
@@ -267,6 +266,36 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 	if clean && r.Groups > 0 && !c.Rotten {
 		c.Violate("a clean start replays nothing", "%d groups of %d bytes", r.Groups, r.Bytes)
 	}
+}
+
+// reset looks at a log that begins anew.
+func (c *Checker) reset(n *node, j job.Reset) {
+	l := n.life(j.Log)
+	c.cut(n, j.Log, 0)
+	l.ghost = ghost{start: j.Start}
+	if t := c.truths[j.Log]; t != nil {
+		l.ghost.base = chainAt(t.committed, 0, j.Start)
+	}
+	l.highWatermark, l.committed, l.hashedAt = 0, 0, -1
+}
+
+// cutLate looks at a log that was found, and that the process before may have cut
+// without having been told.
+func (c *Checker) cutLate(n *node, id storage.LogID, end record.Offset) {
+	l := n.life(id)
+	for _, j := range l.cutting {
+		switch j := j.(type) {
+		case job.Truncate:
+			if end < l.ghost.end() && end >= j.End {
+				c.cut(n, id, end)
+			}
+		case job.Reset:
+			if end < l.ghost.end() || end == j.Start {
+				c.reset(n, j)
+			}
+		}
+	}
+	l.cutting = nil
 }
 
 // missing looks for logs that are gone.

@@ -28,6 +28,7 @@ type Cluster struct {
 	sessions []*Session // by node
 	home     int        // who is asked what any node can answer
 	leads    map[history.Partition]lead
+	ids      map[string][16]byte // of topics, as far as is known
 	waiting  []*routed // for a leader to become known, oldest first
 	asking   bool      // a Metadata is on its way, or will be
 }
@@ -58,7 +59,7 @@ const (
 func NewCluster(k *kernel.Kernel, net *simnet.Net, client int, from simnet.Host, nodes []simnet.Host, patience time.Duration, broken func(string)) *Cluster {
 	c := &Cluster{
 		k: k, rng: k.Stream("cluster", uint64(client)), who: fmt.Sprintf("c%d", client), patience: patience, broken: broken,
-		leads: map[history.Partition]lead{},
+		leads: map[history.Partition]lead{}, ids: map[string][16]byte{},
 	}
 	for _, node := range nodes {
 		c.sessions = append(c.sessions, NewSession(k, net, client, from, node, patience, broken))
@@ -84,7 +85,22 @@ func (c *Cluster) Ask(req kmsg.Request, answer Answer) {
 
 // AskNode asks one node.
 func (c *Cluster) AskNode(node int, req kmsg.Request, answer Answer) {
+	c.name(req)
 	c.sessions[node].Ask(req, answer)
+}
+
+// name gives topics their ids, where those are known.
+func (c *Cluster) name(req kmsg.Request) {
+	switch r := req.(type) {
+	case *kmsg.FetchRequest:
+		for i := range r.Topics {
+			r.Topics[i].TopicID = c.ids[r.Topics[i].Topic]
+		}
+	case *kmsg.ProduceRequest:
+		for i := range r.Topics {
+			r.Topics[i].TopicID = c.ids[r.Topics[i].Topic]
+		}
+	}
 }
 
 // AskLeader asks the node that leads a partition, or is said to. The request is
@@ -99,6 +115,7 @@ func (c *Cluster) AskLeader(p history.Partition, stale func() bool, req kmsg.Req
 }
 
 func (c *Cluster) askLeader(node int, p history.Partition, stale func() bool, req kmsg.Request, answer Answer) {
+	c.name(req)
 	c.sessions[node].AskUnless(stale, req, func(resp kmsg.Response, err error) {
 		if err != nil {
 			c.Moved(p) // by now, perhaps
@@ -127,8 +144,10 @@ func (c *Cluster) Epoch(p history.Partition) int32 {
 	return -1
 }
 
-// Moved says that what is known of a partition's leader may be wrong.
+// Moved says that what is known of a partition's leader, or of its topic, may be
+// wrong.
 func (c *Cluster) Moved(p history.Partition) {
+	delete(c.ids, p.Topic)
 	if l, ok := c.leads[p]; ok {
 		l.node = -1
 		c.leads[p] = l
@@ -218,6 +237,7 @@ func (c *Cluster) learn(r *kmsg.MetadataResponse) {
 		}
 		where[b.NodeID] = node - 1
 	}
+	c.learnIDs(r)
 	for _, t := range r.Topics {
 		if t.ErrorCode != 0 || t.Topic == nil {
 			continue
@@ -237,6 +257,15 @@ func (c *Cluster) learn(r *kmsg.MetadataResponse) {
 				p.LeaderEpoch = old.epoch
 			}
 			c.leads[part] = lead{node, p.LeaderEpoch, t.TopicID}
+		}
+	}
+}
+
+// learnIDs takes the ids of topics.
+func (c *Cluster) learnIDs(r *kmsg.MetadataResponse) {
+	for _, t := range r.Topics {
+		if t.ErrorCode == 0 && t.Topic != nil && t.TopicID != [16]byte{} {
+			c.ids[*t.Topic] = t.TopicID
 		}
 	}
 }

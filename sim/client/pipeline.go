@@ -155,6 +155,9 @@ func (p *Pipeline) answered(s *sent, round uint64, resp kmsg.Response, err error
 		return
 	}
 	got := r.Topics[0].Partitions[0]
+	if p.k.Trace.Wanted() && got.ErrorCode != 0 {
+		p.k.Trace.Say(p.cluster.who, codeNote(got.ErrorCode))
+	}
 	switch {
 	case got.ErrorCode == 0 && s == p.flight[0]:
 		p.watch.Acked(p.part, record.Offset(got.BaseOffset), s.batch)

@@ -9,7 +9,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -234,7 +236,7 @@ func (s *Session) pickVersion(req kmsg.Request) {
 		s.breach(fmt.Sprintf("api key %d is not served", req.Key()))
 		v = versions{0, req.MaxVersion()}
 	}
-	lo, hi := max(v.min, oldest(req)), min(v.max, req.MaxVersion())
+	lo, hi := max(v.min, oldest(req)), min(v.max, req.MaxVersion(), newest(req))
 	if hi < lo {
 		s.breach(fmt.Sprintf("api key %d: versions %d to %d", req.Key(), v.min, v.max))
 		hi = lo
@@ -264,6 +266,25 @@ func oldest(req kmsg.Request) int16 {
 		return 1
 	}
 	return 0
+}
+
+// topicIDs is the first version of Fetch and Produce that names topics by id.
+const topicIDs = 13
+
+// newest is the last version of an API that this client can use: one that names
+// topics as it can name them.
+func newest(req kmsg.Request) int16 {
+	named := false
+	switch r := req.(type) {
+	case *kmsg.FetchRequest:
+		named = slices.ContainsFunc(r.Topics, func(t kmsg.FetchRequestTopic) bool { return t.TopicID == [16]byte{} })
+	case *kmsg.ProduceRequest:
+		named = slices.ContainsFunc(r.Topics, func(t kmsg.ProduceRequestTopic) bool { return t.TopicID == [16]byte{} })
+	}
+	if named {
+		return topicIDs - 1
+	}
+	return math.MaxInt16
 }
 
 func (s *Session) send(p *pending) {

@@ -164,6 +164,7 @@ func (t *Tail) metadata() {
 			return
 		}
 		r := resp.(*kmsg.MetadataResponse)
+		t.cluster.learnIDs(r)
 		switch {
 		case len(r.Topics) != 1:
 			t.cluster.broken("Metadata answers for other topics than asked")

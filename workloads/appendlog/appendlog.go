@@ -195,10 +195,14 @@ func (w *Workload) Done(id history.Client, op workloads.Op, call, ret history.Ti
 	}
 }
 
+// finalMaxBytes is how much a read of the last phase asks for at least. What
+// small reads do is seen before.
+const finalMaxBytes = 64 << 10
+
 // Finish makes the clients read everything, once.
 func (w *Workload) Finish() {
 	if w.final == nil {
-		w.final = workloads.NewFinalRead(w.config.Partitions, w.config.ReadMaxBytes)
+		w.final = workloads.NewFinalRead(w.config.Partitions, max(w.config.ReadMaxBytes, finalMaxBytes))
 	}
 }
 
