@@ -76,7 +76,6 @@ type fetch struct {
 	found    int64   // bytes that there are, while it waits
 	parts    []fetchPart
 	jobs     int // reads that are out
-	resp     wire.FetchResponse
 }
 
 // expiry is the end of a fetch's wait. It outlives the fetch, which is answered
@@ -100,6 +99,7 @@ type fetchPart struct {
 // read is a job that a fetch waits for.
 type read struct {
 	fetch *fetch
+	part  *Partition
 	index int
 }
 
@@ -113,7 +113,6 @@ func (t *Table) Fetch(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 		minBytes: min(int64(body.MinBytes), int64(max(body.MaxBytes, 0))),
 		maxBytes: min(int64(max(body.MaxBytes, 0)), t.cfg.FetchMaxBytes),
 		deadline: at.Now.Add(min(time.Duration(max(body.MaxWaitMillis, 0))*time.Millisecond, maxFetchWait)),
-		resp:     wire.FetchResponse{Version: body.Version},
 	}
 	if f.peer != wire.NoPeer {
 		t.hurry(t.peers[f.peer], at, out)
@@ -125,8 +124,7 @@ func (t *Table) Fetch(c wire.Caller, req *wire.Request, at Moment, out *Out) {
 	s, err := t.sessions.Begin(body, f.peer, at.Now, &ended)
 	t.endSessions(&ended, out)
 	if err != nil {
-		f.resp.ErrorCode = wire.Code(err)
-		out.reply(c, wire.Response{Body: &f.resp})
+		t.refuseFetch(f, err, out)
 		return
 	}
 	if before := t.fetches[s]; before != nil {
@@ -159,10 +157,15 @@ func (t *Table) refuseFetch(f *fetch, err error, out *Out) {
 	if f.state == answered {
 		return
 	}
+	t.end(f)
+	out.reply(f.caller, wire.Response{Body: &wire.FetchResponse{Version: f.version, ErrorCode: wire.Code(err)}})
+}
+
+// end is the end of a fetch.
+func (t *Table) end(f *fetch) {
 	f.state = answered
 	t.unpark(f)
-	f.resp.ErrorCode, f.resp.Topics = wire.Code(err), nil
-	out.reply(f.caller, wire.Response{Body: &f.resp})
+	f.session, f.parts = nil, nil
 }
 
 // serve answers a fetch if it need not wait any longer; else it waits.
@@ -204,7 +207,7 @@ func (t *Table) serve(f *fetch, at Moment, out *Out) {
 			continue
 		}
 		t.lastTicket++
-		t.reads[t.lastTicket] = read{f, i}
+		t.reads[t.lastTicket] = read{f, fp.part, i}
 		f.jobs++
 		out.Jobs = append(out.Jobs, job.Read{
 			Ticket: t.lastTicket, View: fp.part.view, From: fp.entry.Offset, Limit: fp.limit,
@@ -314,39 +317,37 @@ func (t *Table) readDone(j job.Read, res job.Result, at Moment, out *Out) {
 	r, ok := t.reads[j.Ticket]
 	assert.That(ok, "partition: a read came back twice")
 	delete(t.reads, j.Ticket)
-	fp := &r.fetch.parts[r.index]
-	if res.Err != nil {
-		if t.partition(fp.part.log()) == fp.part {
-			t.spoilIfDamaged(fp.part, res.Err, at, out)
-		}
-		fp.fail(res.Err, r.fetch.version)
+	if res.Err != nil && t.partition(r.part.log()) == r.part {
+		t.spoilIfDamaged(r.part, res.Err, at, out)
+	}
+	f := r.fetch
+	if f.state == answered {
+		return
+	}
+	if fp := &f.parts[r.index]; res.Err != nil {
+		fp.fail(res.Err, f.version)
 	} else {
 		fp.region = res.Region
 	}
-	if r.fetch.jobs--; r.fetch.jobs == 0 {
-		t.answer(r.fetch, out)
+	if f.jobs--; f.jobs == 0 {
+		t.answer(f, out)
 	}
 }
 
 // answer sends what was found. Only the first partition with records may go
 // over the request's limit.
 func (t *Table) answer(f *fetch, out *Out) {
-	if f.state == answered {
-		return
-	}
-	f.state = answered
-	t.unpark(f)
-	f.resp.SessionID = f.session.ID()
-	b := answerBuilder{t: t, f: f, left: f.maxBytes, topics: f.resp.Topics}
+	b := answerBuilder{t: t, f: f, left: f.maxBytes}
 	for i := range f.parts {
 		b.add(&f.parts[i])
 	}
-	f.resp.Topics = b.topics
-	f.resp.Nodes = t.nodesOf(b.leaders)
-	if f.session.ID() == 0 {
-		t.dropSession(f.session)
+	s := f.session
+	t.end(f)
+	resp := &wire.FetchResponse{Version: f.version, SessionID: s.ID(), Topics: b.topics, Nodes: t.nodesOf(b.leaders)}
+	if s.ID() == 0 {
+		t.dropSession(s)
 	}
-	out.reply(f.caller, wire.Response{Body: &f.resp})
+	out.reply(f.caller, wire.Response{Body: resp})
 }
 
 // dropSession ends a session that nobody is going to use.
@@ -387,11 +388,11 @@ func (t *Table) ConnClosed(conn uint64, out *Out) {
 	fs := t.conns[conn]
 	delete(t.conns, conn)
 	for _, f := range fs {
-		f.state = answered
-		t.unpark(f)
-		f.session.Wait(false)
-		if f.session.Full() { // whoever asked never learned of the session
-			t.dropSession(f.session)
+		s := f.session
+		t.end(f)
+		s.Wait(false)
+		if s.Full() { // whoever asked never learned of the session
+			t.dropSession(s)
 		}
 		out.reply(f.caller, wire.Response{})
 	}
