@@ -31,7 +31,6 @@ type town struct {
 	queue  []due // by time, then in order
 	nodes  map[metadata.NodeID]*resident
 	voters int
-	seq    uint64
 }
 
 type due struct {
@@ -41,16 +40,14 @@ type due struct {
 
 type resident struct {
 	*town
-	id      metadata.NodeID
-	disk    *simdisk.Disk
-	holder  *job.Holder
-	node    *broker.Node
-	life    int // of which process something is
-	down    bool
-	wakeAt  clock.Instant
-	conns   map[broker.Caller]func(wire.Response)
-	seq     uint64
-	answers []wire.Response
+	id     metadata.NodeID
+	disk   *simdisk.Disk
+	holder *job.Holder
+	node   *broker.Node
+	life   int // of which process something is
+	down   bool
+	conns  map[broker.Caller]func(wire.Response)
+	seq    uint64
 }
 
 const hop = clock.Instant(time.Millisecond)

@@ -121,8 +121,8 @@ func (s *adminMachine) delete(t *rapid.T) {
 }
 
 func (s *adminMachine) grow(t *rapid.T) {
-	topic, first := s.drawPartition(t)
-	first, _ = s.m.Partition(topic.ID, 0)
+	topic, _ := s.drawPartition(t)
+	first, _ := s.m.Partition(topic.ID, 0)
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	req.Topics = append(req.Topics, kmsg.CreatePartitionsRequestTopic{Topic: topic.Name, Count: topic.Partitions + rapid.Int32Range(0, 3).Draw(t, "more")})
 	replicas := len(goal(first))

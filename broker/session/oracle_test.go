@@ -35,7 +35,6 @@ type oracleSession struct {
 	size          int // as last used
 	parts         map[string]*oraclePart
 	full          bool // of the present fetch
-	isolation     int8
 }
 
 type oraclePart struct {
