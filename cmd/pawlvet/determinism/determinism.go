@@ -38,7 +38,7 @@ var Analyzer = &analysis.Analyzer{
 }
 
 // outside are the rooms of broker and sim that touch the real world.
-var outside = []string{"broker/host", "broker/tcp", "broker/standalone", "broker/admin", "sim/cli", "sim/zoo"}
+var outside = []string{"broker/host", "broker/tcp", "broker/peer", "broker/standalone", "broker/admin", "sim/cli", "sim/zoo"}
 
 // Covers reports whether the package, named relative to the module, must be
 // deterministic.

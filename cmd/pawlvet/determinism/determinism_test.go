@@ -86,6 +86,7 @@ func TestCarriersAreNotCovered(t *testing.T) {
 		"broker/host":       false,
 		"broker/host/lanes": false,
 		"broker/tcp":        false,
+		"broker/peer":       false,
 		"storage":           false,
 		"storage/record":    true,
 		"storage/vfs":       false,
