@@ -66,6 +66,11 @@ func (w *World) result(seed uint64) Result {
 		r.Faults["topic deleted"] = w.passer.Passed
 		r.Faults["topic created again"] = w.passer.Again
 	}
+	if w.operator != nil {
+		for what, n := range w.operator.Done { //pawl:unordered copied into a map
+			r.Faults["operator: "+what] = n
+		}
+	}
 	if w.load != nil {
 		r.History = w.load.History()
 		r.OK, r.Failed, r.Unknown = r.History.Count()

@@ -59,7 +59,8 @@ type World struct {
 	clusters []*client.Cluster // as clients see it; several may share one
 	actors   []*client.Actor
 	pipes    []*client.Pipeline
-	passer   *client.Passer // may be nil
+	passer   *client.Passer   // may be nil
+	operator *client.Operator // may be nil
 	tail     *client.Tail
 
 	counts  map[string]int64 // what happened, by name
@@ -244,9 +245,24 @@ func (w *World) loaded() {
 		w.passer = client.NewPasser(w.k, w.cluster(id), history.Client(id), w.topic("", 1), w.check, clients,
 			func(what string) { w.check.Violate("a new topic has nothing of an old one", "%s", what) })
 	}
+	if id := load.Clients() + len(w.pipes) + 2; w.cfg.Operators > 0 {
+		w.operator = client.NewOperator(w.k, w.cluster(id), history.Client(id), w.operatorConfig())
+	}
 	w.faults.begin(w)
 	w.runUntil(time.Duration(w.cfg.DurationMillis)*time.Millisecond, func() bool { return false })
 	w.faults.end()
+}
+
+// operatorConfig is what an operator may do. Voters are left alone where one disk
+// too many could be gone: each of two that vote is needed.
+func (w *World) operatorConfig() client.OperatorConfig {
+	c := client.OperatorConfig{
+		Every: time.Duration(w.cfg.OperateMillis) * time.Millisecond, Topic: topicName, Partitions: w.partitions(), Replication: int(w.cfg.Replication),
+	}
+	if w.cfg.Voters >= 3 || !w.cfg.Destroys() {
+		c.Voters = int(w.cfg.Voters)
+	}
+	return c
 }
 
 // partitions is how many the topic has: those of the workload, and one for the
@@ -270,6 +286,9 @@ func (w *World) rest(resting bool) {
 	if w.passer != nil {
 		w.passer.Retire()
 	}
+	if w.operator != nil {
+		w.operator.Retire()
+	}
 }
 
 func (w *World) idle() bool {
@@ -283,7 +302,7 @@ func (w *World) idle() bool {
 			return false
 		}
 	}
-	return w.passer == nil || w.passer.Idle()
+	return (w.passer == nil || w.passer.Idle()) && (w.operator == nil || w.operator.Idle())
 }
 
 func (m *machine) ready() bool {

@@ -151,7 +151,9 @@ func (c *Checker) Submitted(node int, j job.Job) {
 		l := c.nodes[node].life(j.Log)
 		l.cutting = append(l.cutting, j)
 	case job.Delete:
-		c.nodes[node].life(j.Log).deleting = true
+		l := c.nodes[node].life(j.Log)
+		l.deleting, l.leads = true, false
+		l.highWatermark, l.logStart, l.epoch = 0, 0, 0 // another replica of the same log may follow
 	}
 }
 
@@ -186,8 +188,7 @@ func (c *Checker) Done(node int, r job.Result) {
 		}
 	case job.Delete:
 		if r.Err == nil {
-			topic := n.life(j.Log).topic
-			n.lives[j.Log] = &life{topic: topic}
+			n.life(j.Log).deleted()
 		}
 	}
 }
@@ -242,10 +243,10 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 		if acked := c.log(p).acked; c.lone() && end < acked {
 			c.Violate("what was acknowledged is there after a crash", "%s: log end is %d, acknowledged is %d", p, end, acked)
 		}
+		c.cutLate(n, l.ID, end)
 		if end < was.committed {
 			c.Violate("what was committed is there after a crash", "%s: log end is %d, high watermark was %d", p, end, was.committed)
 		}
-		c.cutLate(n, l.ID, end)
 		first := len(was.ghost.entries)
 		if what := was.ghost.recovered(l.View.Start(), end); what != "" {
 			c.Violate("what was written is there after a crash", "%s on node %d: %s", p, n.id, what)
@@ -296,6 +297,17 @@ func (c *Checker) cutLate(n *node, id storage.LogID, end record.Offset) {
 		}
 	}
 	l.cutting = nil
+	if l.deleting && end != l.ghost.end() {
+		l.deleted()
+	}
+	l.deleting = false
+}
+
+// deleted forgets what a log has held. What is on its way to it is for the next
+// of that name.
+func (l *life) deleted() {
+	l.ghost = ghost{flying: l.ghost.flying}
+	l.committed, l.hashedAt, l.deleting = 0, -1, false
 }
 
 // missing looks for logs that are gone.

@@ -35,6 +35,9 @@ type Config struct {
 	Pipelines int64
 	// Passers is how many clients create and delete topics of one name: 0 or 1.
 	Passers int64
+	// Operators is how many clients move partitions, leaders and voters: 0 or 1.
+	// OperateMillis is the longest pause of one.
+	Operators, OperateMillis int64
 	// Sessions is over how many connections they are spread.
 	Sessions int64
 	// Partitions of the one topic.
@@ -164,6 +167,8 @@ func (c *Config) fields() []field {
 		{"readers", &c.Readers, 0, 1000},
 		{"pipelines", &c.Pipelines, 0, 100},
 		{"passers", &c.Passers, 0, 1},
+		{"operators", &c.Operators, 0, 1},
+		{"operate_ms", &c.OperateMillis, 1, 1 << 30},
 		{"sessions", &c.Sessions, 1, 1000},
 		{"partitions", &c.Partitions, 1, 10000},
 		{"acks", &c.Acks, -1, 1},
@@ -256,7 +261,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -325,12 +330,21 @@ func (c *Config) drawReplication(seed uint64) {
 	rng := kernel.Stream(seed, "swarm replication")
 	c.Replication = min(c.Nodes, []int64{3, 3, 3, 2, 1}[rng.IntN(5)])
 	c.MinISR = 1 + rng.Int64N(c.Replication)
+	c.Operators, c.OperateMillis = rng.Int64N(2), []int64{100, 500, 2000}[rng.IntN(3)]
+	if c.Destroys() {
+		c.Replication = max(c.Replication, 2)
+		c.MinISR = max(c.MinISR, 2)
+	}
+}
+
+// Destroys says whether a run has faults that take away what was durable.
+func (c *Config) Destroys() bool {
 	for f, every := range c.Faults {
 		if every > 0 && Fault(f).destroys() {
-			c.Replication = max(c.Replication, 2)
-			c.MinISR = max(c.MinISR, 2)
+			return true
 		}
 	}
+	return false
 }
 
 // drawRate is how often a fault happens in the run of a seed: in most runs
