@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/pawlbroker/pawl/broker/clock"
 )
@@ -15,15 +16,15 @@ type election struct {
 	quiet    int           // ticks since the leader was heard
 	at       clock.Instant // of a candidacy in haste, or Never
 	hastes   int           // candidacies in haste that are left
+	dead     uint64        // a leader that is known dead
+	until    clock.Instant // what it said before is not heard until then
 }
 
-// A node that knows its leader dead does not wait for an election timeout: it
-// campaigns within hasteTicks, by a draw finer than a tick, and a few times more
-// if the others were not ready or campaigned at the same time.
-const (
-	hasteTicks = 3
-	maxHastes  = 4
-)
+// A node that knows its leader dead does not wait for an election timeout. The
+// voters that are left campaign one after the other, a tick apart, each after a
+// draw of half a tick, so that mostly the first wins and no votes are split; and
+// a few times more, if the others were not ready.
+const maxHastes = 4
 
 func (q *Quorum) drawPatience() int { return q.cfg.ElectionTicks + q.rand.IntN(q.cfg.ElectionTicks) }
 
@@ -56,14 +57,8 @@ func (q *Quorum) tick(out *Out) {
 func (q *Quorum) Suspect(node NodeID, now clock.Instant, out *Out) {
 	q.now = now
 	st := q.node.BasicStatus()
-	switch {
-	case st.RaftState == raft.StateLeader:
-		for _, m := range q.members.members {
-			if nodeOf(m.id) == node && m.id != q.id {
-				q.node.ReportUnreachable(m.id)
-			}
-		}
-	case st.Lead != raft.None && nodeOf(st.Lead) == node:
+	if st.RaftState != raft.StateLeader && st.Lead != raft.None && nodeOf(st.Lead) == node {
+		q.election.dead, q.election.until = st.Lead, now.Add(q.cfg.Tick)
 		check(q.node.ForgetLeader())
 		if q.votes() {
 			q.election.hastes = maxHastes
@@ -97,25 +92,45 @@ func (q *Quorum) handOver() {
 	}
 }
 
+// hasten plans a candidacy, a few ticks after it would be this node's turn.
 func (q *Quorum) hasten(ticks int) {
-	spread := hasteTicks * q.cfg.Tick
-	q.election.at = q.now.Add(time.Duration(ticks)*q.cfg.Tick + time.Duration(q.rand.Int64N(int64(spread))))
+	for _, id := range q.members.ids(true) {
+		if id == q.id {
+			break
+		}
+		if id != q.election.dead {
+			ticks++
+		}
+	}
+	q.election.at = q.now.Add(time.Duration(ticks)*q.cfg.Tick + time.Duration(q.rand.Int64N(int64(q.cfg.Tick)/2+1)))
 }
 
 // campaignInHaste is due at election.at.
 func (q *Quorum) campaignInHaste() {
 	e := &q.election
 	e.at = clock.Never
-	st := q.node.BasicStatus()
-	if st.Lead != raft.None || !q.votes() {
+	switch st := q.node.BasicStatus(); {
+	case st.Lead != raft.None || !q.votes():
 		e.hastes = 0
-		return
+	case q.saving != nil: // perhaps a vote for another
+		e.at = q.now.Add(q.cfg.Tick)
+	default:
+		e.elapsed = 0
+		check(q.node.Campaign())
+		if e.hastes--; e.hastes > 0 {
+			q.hasten(1)
+		}
 	}
-	e.elapsed = 0
-	check(q.node.Campaign())
-	if e.hastes--; e.hastes > 0 {
-		q.hasten(hasteTicks)
+}
+
+// lateWord reports whether m is what a leader said before its process died, and
+// was on the way. If it is alive after all it is heard a tick later.
+func (q *Quorum) lateWord(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
+		return m.GetFrom() == q.election.dead && q.now < q.election.until
 	}
+	return false
 }
 
 // leaderHeard restarts the timers.
@@ -128,6 +143,6 @@ func (q *Quorum) leaderHeard() {
 func (q *Quorum) voted() {
 	e := &q.election
 	if e.elapsed = 0; e.at != clock.Never {
-		q.hasten(hasteTicks)
+		q.hasten(1)
 	}
 }

@@ -269,14 +269,16 @@ func (q *Quorum) refuse(id uint64, why reason, out *Out) {
 }
 
 func (q *Quorum) takeRefuse(m Message, out *Out) {
+	mine := m.word.id == q.id
 	switch {
 	case nodeOf(m.word.id) != q.cfg.ID:
+	case m.word.why == refusedTwin && mine:
+		q.warn(q.cfg.ID, warnTwinSelf, out)
 	case m.word.why == refusedTwin:
-		q.warn(q.cfg.ID, warnTwinSelf, out) // also if it is the other that is refused
-	case m.word.id != q.id:
-	case m.word.why == refusedOther:
+		q.warn(q.cfg.ID, warnTwinOther, out) // the refusal came to who can be reached
+	case m.word.why == refusedOther && mine:
 		q.warn(m.From, warnQuorum, out)
-	case m.word.why == refusedFull:
+	case m.word.why == refusedFull && mine:
 		q.warn(m.From, warnFull, out)
 	}
 }

@@ -89,6 +89,7 @@ type Warning struct {
 const (
 	warnTwin       = "two nodes have this id: one that asks to join is refused as long as the other is there"
 	warnTwinSelf   = "another node has this node's id, and is a member; this one is not let in"
+	warnTwinOther  = "another node that has this node's id asks to join, and is refused"
 	warnQuorum     = "the node belongs to another quorum, so nothing it says is believed; its data directory is of another cluster, or of a foundation that failed"
 	warnConfigured = "the node is configured with other controllers than this one"
 	warnFull       = "the quorum has too many members to let the node in"

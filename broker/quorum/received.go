@@ -84,7 +84,7 @@ func (q *Quorum) take(m Message, out *Out) {
 		return
 	}
 	q.hear(m.body.GetFrom())
-	if !q.fits(m.body) {
+	if q.lateWord(m.body) || !q.fits(m.body) {
 		return
 	}
 	if err := q.node.Step(m.body); err != nil {

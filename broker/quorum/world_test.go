@@ -21,15 +21,16 @@ import (
 // A world is some nodes, their disks and a network that loses, doubles and
 // reorders messages. Everything that happens is drawn from one seed.
 type world struct {
-	t     testing.TB
-	rng   *rand.Rand
-	trace io.Writer // of all that came out
-	plan  plan
-	nodes []*actor // by id
-	queue events
-	seq   uint64
-	now   clock.Instant
-	calm  bool // no more faults
+	t      testing.TB
+	rng    *rand.Rand
+	trace  io.Writer // of all that came out
+	plan   plan
+	nodes  []*actor // by id
+	queue  events
+	seq    uint64
+	saying func(Message) bool // told every message, and whether it is sent; or nil
+	now    clock.Instant
+	calm   bool // no more faults
 
 	leaders  map[Term]NodeID
 	reigning map[uint64]bool // quorums that had a leader
@@ -41,7 +42,7 @@ type world struct {
 	made     int
 	warnings map[string]int
 
-	crashes, wipes, reigns, restores, reads, moves, suspects int
+	crashes, wipes, reigns, restores, reads, moves int
 }
 
 // plan is what a world has and what befalls it.
@@ -49,6 +50,7 @@ type plan struct {
 	voters, others     int
 	wipes, ops, cramps bool // lost disks; operators who add and remove voters; slow disks and networks
 	reliable           bool // no message is lost, and nothing crashes
+	idle               bool // no client does anything
 	storm              bool // much goes wrong at once, and some nodes lose their disks again and again
 }
 
@@ -61,11 +63,12 @@ type actor struct {
 	past      past // what the disk comes to
 	save      *Save
 	state     []string
+	at        []Index // of each in state, or of the snapshot that it was in
 	proposals map[Ticket]string
 	reads     map[Ticket]Index // what was committed when it was asked for
 	lastRead  Ticket
 	cut       bool
-	retired   bool // an operator removed it as a voter
+	voters    []NodeID // that it is configured with, unless nil
 	wakeAt    clock.Instant
 }
 
@@ -108,7 +111,9 @@ func newWorld(t testing.TB, seed uint64, p plan, trace io.Writer) *world {
 	} else {
 		w.after(w.upTo(time.Second), w.mischief)
 	}
-	w.after(w.upTo(time.Second), w.work)
+	if !p.idle {
+		w.after(w.upTo(time.Second), w.work)
+	}
 	return w
 }
 
@@ -150,9 +155,12 @@ func (w *world) start(a *actor) {
 		return
 	}
 	a.run++
+	a.at = nil
 	a.save, a.state, a.proposals, a.reads, a.wakeAt = nil, nil, map[Ticket]string{}, map[Ticket]Index{}, clock.Never
 	cfg := DefaultConfig(a.id)
-	cfg.Voters = w.voters()
+	if cfg.Voters = w.voters(); a.voters != nil {
+		cfg.Voters = a.voters
+	}
 	cfg.Address = fmt.Sprintf("host%d", a.id)
 	var out Out
 	q, err := New(cfg, rand.New(rand.NewPCG(w.rng.Uint64(), uint64(a.id))), a.disk, &out)
@@ -183,9 +191,12 @@ func (w *world) act(a *actor, out *Out) {
 	}
 	if out.Restore != nil {
 		w.restores++
-		a.state = nil
+		a.state, a.at = nil, nil
 		if err := json.Unmarshal(out.Restore.Data, &a.state); err != nil {
 			w.t.Fatal(err)
+		}
+		for range a.state {
+			a.at = append(a.at, out.Restore.Index)
 		}
 	}
 	for _, e := range out.Committed {
@@ -214,7 +225,9 @@ func (w *world) act(a *actor, out *Out) {
 	}
 	for _, m := range out.Messages {
 		w.mayBeSaid(a, m)
-		w.send(m)
+		if w.saying == nil || w.saying(m) {
+			w.send(m)
+		}
 	}
 	if out.Leader != nil && out.Leader.Node == a.id {
 		w.elected(a, out.Leader.Term)
@@ -250,7 +263,7 @@ func (w *world) committed(a *actor, e Entry) {
 	w.chosen[e.Index] = what
 	w.top = max(w.top, e.Index)
 	if len(e.Data) > 0 {
-		a.state = append(a.state, string(e.Data))
+		a.state, a.at = append(a.state, string(e.Data)), append(a.at, e.Index)
 	}
 	if e.Ticket == 0 {
 		return
@@ -421,12 +434,22 @@ func (w *world) work() {
 	case k < 90:
 		w.read(a)
 	case k < 94 && a.q != nil && a.q.Applied() > 1:
-		data, _ := json.Marshal(a.state)
-		w.call(a, func(q *Quorum, out *Out) { q.Compact(q.Applied(), data, out) })
+		w.compact(a)
 	case k < 96 && w.plan.ops && !w.calm:
 		w.operate()
 	}
 	w.after(w.upTo(100*time.Millisecond), w.work)
+}
+
+// compact gives up some or all of a node's log.
+func (w *world) compact(a *actor) {
+	upTo := a.q.Applied() - min(a.q.Applied(), Index(w.rng.IntN(30)))
+	n, _ := slices.BinarySearch(a.at, upTo+1)
+	data, err := json.Marshal(a.state[:n])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.call(a, func(q *Quorum, out *Out) { q.Compact(upTo, data, out) })
 }
 
 func (w *world) propose(a *actor) {
@@ -475,11 +498,9 @@ func (w *world) operate() {
 			if len(q.members.ids(true)) <= 3 {
 				return
 			}
-			if ticket, err = q.RemoveVoter(a.id, out); err == nil {
-				a.retired = true
-			}
-		} else if ticket, err = q.AddVoter(a.id, out); err == nil {
-			a.retired = false
+			ticket, err = q.RemoveVoter(a.id, out)
+		} else {
+			ticket, err = q.AddVoter(a.id, out)
 		}
 		if err == nil {
 			l.proposals[ticket] = ""
@@ -501,7 +522,7 @@ func (w *world) mischief() {
 		a.cut = true
 		w.after(w.upTo(5*time.Second), func() { a.cut = false })
 	case 6:
-		w.suspect(a)
+		w.suspect(a, 50*time.Millisecond)
 	case 9:
 		if l := w.leader(); l != nil {
 			w.call(l, func(q *Quorum, out *Out) { q.Resign(w.now, out) })
@@ -546,7 +567,7 @@ func (w *world) crash(a *actor) {
 	}
 	a.q = nil
 	if w.chance(60) {
-		w.suspect(a)
+		w.suspect(a, 50*time.Millisecond)
 	}
 	down := 3 * time.Second
 	if w.plan.storm {
@@ -556,11 +577,10 @@ func (w *world) crash(a *actor) {
 }
 
 // suspect tells the others, sooner or later, that a process is dead.
-func (w *world) suspect(a *actor) {
-	w.suspects++
+func (w *world) suspect(a *actor, spread time.Duration) {
 	for _, b := range w.nodes {
 		if b != a {
-			w.after(w.upTo(50*time.Millisecond), func() {
+			w.after(w.upTo(spread), func() {
 				w.call(b, func(q *Quorum, out *Out) { q.Suspect(a.id, w.now, out) })
 			})
 		}
@@ -623,6 +643,9 @@ func (w *world) wrong() string {
 	}
 	var want []Member
 	for _, a := range w.nodes {
+		if a.q == nil {
+			return fmt.Sprintf("node %d is down", a.id)
+		}
 		vote, wished := l.q.members.wished(a.id)
 		if !wished {
 			vote = int(a.id) < w.plan.voters
