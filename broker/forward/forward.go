@@ -101,13 +101,13 @@ func (t *Table) Ask(req kmsg.Request, asker Asker, now clock.Instant, out *Out) 
 }
 
 func (t *Table) send(w *waiting, out *Out) {
-	w.retryAt = w.deadline
 	t.waiting = append(t.waiting, w)
 	t.try(w, out)
 }
 
 func (t *Table) try(w *waiting, out *Out) {
 	if t.controller == metadata.NoNode {
+		w.retryAt = w.deadline // or sooner, when there is one
 		return
 	}
 	t.seq++

@@ -124,6 +124,24 @@ func TestTheSameControllerIsAskedAgainALittleLater(t *testing.T) {
 	}
 }
 
+func TestARefusalWhileNobodyLeadsWaitsForALeader(t *testing.T) {
+	d := open(t)
+	d.tab.Leader(2, &d.out)
+	d.request("a")
+	d.answer(d.call(), wire.Response{Err: metadata.ErrNotController})
+	d.tab.Leader(metadata.NoNode, &d.out)
+	for wakes := 0; d.tab.NextWake() != clock.Never; wakes++ {
+		if wakes == 3 {
+			t.Fatalf("wants to be woken again and again, at %v", d.tab.NextWake())
+		}
+		d.now = d.tab.NextWake()
+		d.tab.Wake(d.now, &d.out)
+	}
+	if a := d.answers(1)[0]; !errors.Is(a.Err, metadata.ErrNotController) {
+		t.Errorf("err %v", a.Err)
+	}
+}
+
 func TestNobodyWaitsForEverForAController(t *testing.T) {
 	d := open(t)
 	d.request("a")
