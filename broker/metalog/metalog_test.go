@@ -104,9 +104,11 @@ func TestALongLogBecomesASnapshot(t *testing.T) {
 
 func TestWhatCannotBeReadStopsTheNode(t *testing.T) {
 	l := open(t, nil, 1000)
-	if _, err := l.log.quorum.Propose([]byte("no records"), &l.log.out); err != nil {
+	ticket, err := l.log.quorum.Propose([]byte("no records"), &l.log.out)
+	if err != nil {
 		t.Fatal(err)
 	}
+	l.log.pending = append(l.log.pending, pending{ticket: ticket})
 	l.log.settle(&l.out)
 	l.sync()
 	if l.out.Err == nil {
