@@ -86,6 +86,9 @@ func (v *Verdict) String() string {
 func Check(h *history.History, opt Options) *Verdict {
 	v := &Verdict{}
 	parts, order := split(h)
+	for _, name := range topics(h) {
+		v.checkTopic(name, h, opt)
+	}
 	for _, p := range order {
 		v.checkLog(p, parts[p], finalOf(h, p), opt)
 		for _, group := range parts[p].groups {
@@ -120,6 +123,9 @@ func split(h *history.History) (parts map[history.Partition]*partition, order []
 	}
 	for i := range h.Operations {
 		o := &h.Operations[i]
+		if o.Kind.OnTopic() {
+			continue
+		}
 		p := of(o.Partition)
 		switch o.Kind {
 		case history.Commit, history.FetchCommitted:
@@ -139,6 +145,49 @@ func split(h *history.History) (parts map[history.Partition]*partition, order []
 	}
 	slices.SortFunc(order, history.Partition.Compare)
 	return parts, order
+}
+
+// topics are the names that operations on topics name, sorted.
+func topics(h *history.History) []string {
+	var names []string
+	seen := make(map[string]bool)
+	for i := range h.Operations {
+		if o := &h.Operations[i]; o.Kind.OnTopic() && !seen[o.Partition.Topic] {
+			seen[o.Partition.Topic] = true
+			names = append(names, o.Partition.Topic)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// checkTopic judges what was done to a topic, and not to what is in it. There is
+// no direct check of that: Porcupine alone finds fault.
+func (v *Verdict) checkTopic(name string, h *history.History, opt Options) {
+	if opt.Search.Operations == 0 {
+		v.Unjudged = append(v.Unjudged, fmt.Sprintf("topic %s: there is no search", name))
+		return
+	}
+	var ops []*history.Operation
+	for i := range h.Operations {
+		if o := &h.Operations[i]; o.Kind.OnTopic() && o.Partition.Topic == name {
+			ops = append(ops, o)
+		}
+	}
+	w := model.Topic(name, ops, opt.Search)
+	v.Windows++
+	v.Searched += len(w.IDs)
+	switch w.Check() {
+	case model.Illegal:
+		v.Suspects = append(v.Suspects, w)
+		accused := model.Accused(ops, w)
+		v.Findings = append(v.Findings, anomaly.Finding{
+			Kind: anomaly.TopicOrder, Partition: history.Partition{Topic: name}, Operations: []int{accused.ID},
+			Text: fmt.Sprintf("no order explains the answers up to %s", accused),
+		})
+	case model.Unknown:
+		v.Unjudged = append(v.Unjudged, fmt.Sprintf("topic %s: the search was cut short", name))
+	}
 }
 
 func finalOf(h *history.History, p history.Partition) *history.Log {

@@ -25,12 +25,12 @@ func (w *World) healed() {
 		// Requests that nobody waits for any more are still on their way.
 		w.runUntil(settle, func() bool { return false })
 		w.converged() // or what nobody waits for is committed while the end is read
-		w.load.Finish()
+		w.finish()
 		w.rest(false)
 		w.tail.Steady()
 		w.tail.Forget()
 		done = w.runUntil(limit, func() bool {
-			return w.load.Finished() && w.idle() && w.tail.Done(int(w.cfg.Partitions)) || w.dead()
+			return w.finished() && w.idle() && w.tail.Done(int(w.cfg.Partitions)) || w.dead()
 		})
 	}
 	if w.ended() {
@@ -54,6 +54,18 @@ func (w *World) healed() {
 		w.restarted(m)
 	}
 	w.converged()
+}
+
+// finish begins the last phase of every workload.
+func (w *World) finish() {
+	w.load.Finish()
+	if w.admin != nil {
+		w.admin.Finish()
+	}
+}
+
+func (w *World) finished() bool {
+	return w.load.Finished() && (w.admin == nil || w.admin.Finished())
 }
 
 // hopeless says whether something is gone for good, so that not everything is

@@ -37,7 +37,7 @@ func (w *World) judge() {
 // damaged: of those it is only promised that nothing false is served, which was
 // checked when it was.
 func (w *World) judged() *history.History {
-	all := w.load.History()
+	all := w.history()
 	if len(w.check.Damage) == 0 {
 		return all
 	}
@@ -51,6 +51,22 @@ func (w *World) judged() *history.History {
 		if w.check.Damage[l.Partition] == "" {
 			h.Final = append(h.Final, l)
 		}
+	}
+	return h
+}
+
+// history is what all clients remember.
+func (w *World) history() *history.History {
+	if w.admin == nil {
+		return w.load.History()
+	}
+	h := &history.History{Final: w.load.History().Final}
+	for _, o := range w.load.History().Operations {
+		h.Add(o)
+	}
+	for _, o := range w.admin.History().Operations {
+		o.Client += history.Client(w.load.Clients())
+		h.Add(o)
 	}
 	return h
 }
@@ -72,7 +88,7 @@ func (w *World) result(seed uint64) Result {
 		}
 	}
 	if w.load != nil {
-		r.History = w.load.History()
+		r.History = w.history()
 		r.OK, r.Failed, r.Unknown = r.History.Count()
 	}
 	switch v := w.check.First(); {

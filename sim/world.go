@@ -23,6 +23,7 @@ import (
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/record"
 	"github.com/pawlbroker/pawl/workloads"
+	"github.com/pawlbroker/pawl/workloads/admin"
 	"github.com/pawlbroker/pawl/workloads/appendlog"
 )
 
@@ -56,7 +57,8 @@ type World struct {
 	faults   faults
 
 	load     workloads.Workload
-	clusters []*client.Cluster // as clients see it; several may share one
+	admin    workloads.Workload // may be nil
+	clusters []*client.Cluster  // as clients see it; several may share one
 	actors   []*client.Actor
 	pipes    []*client.Pipeline
 	passer   *client.Passer   // may be nil
@@ -96,6 +98,7 @@ func Run(seed uint64, cfg swarm.Config, trace io.Writer) (Result, error) {
 	w := newWorld(seed, cfg)
 	if trace != nil {
 		w.k.Trace.Print(trace)
+		w.check.Say = func(what string) { w.k.Trace.Say("image", what) }
 	}
 	assert.CountReached(func(mark string) { w.reached[mark]++ })
 	defer assert.CountReached(nil)
@@ -232,9 +235,10 @@ func (w *World) loaded() {
 	clients := client.Config{
 		Think: time.Duration(w.cfg.ThinkMicros) * time.Microsecond, MaxWait: 500 * time.Millisecond,
 		RestartPercent: int(w.cfg.RestartPercent), CompressedIn10: int(w.cfg.Compressed), Wall: w.wall,
+		Topic: w.topic("", 1),
 	}
 	for i := range load.Clients() {
-		w.actors = append(w.actors, client.NewActor(w.k, w.cluster(i), history.Client(i), load, w.check, clients))
+		w.actors = append(w.actors, client.NewActor(w.k, w.cluster(i), i, history.Client(i), load, w.check, clients))
 	}
 	for i := range int(w.cfg.Pipelines) {
 		id := load.Clients() + i
@@ -245,6 +249,9 @@ func (w *World) loaded() {
 		w.passer = client.NewPasser(w.k, w.cluster(id), history.Client(id), w.topic("", 1), w.check, clients,
 			func(what string) { w.check.Violate("a new topic has nothing of an old one", "%s", what) })
 	}
+	if w.cfg.Admins > 0 {
+		w.administer(load.Clients()+len(w.pipes)+3, clients)
+	}
 	if id := load.Clients() + len(w.pipes) + 2; w.cfg.Operators > 0 {
 		w.operator = client.NewOperator(w.k, w.cluster(id), history.Client(id), w.operatorConfig())
 	}
@@ -252,6 +259,25 @@ func (w *World) loaded() {
 	w.runUntil(time.Duration(w.cfg.DurationMillis)*time.Millisecond, func() bool { return false })
 	w.faults.end()
 }
+
+// administer adds clients that create, delete and configure topics, numbered from
+// first.
+func (w *World) administer(first int, clients client.Config) {
+	cfg := admin.DefaultConfig("admin-0", "admin-1")
+	cfg.Clients, cfg.OperationsPerClient = int(w.cfg.Admins), adminOperations
+	load, err := admin.New(cfg)
+	if err != nil {
+		panic(err) // the configuration was validated
+	}
+	w.admin = load
+	for i := range load.Clients() {
+		w.actors = append(w.actors, client.NewActor(w.k, w.cluster(first+i), first+i, history.Client(i), load, w.check, clients))
+	}
+}
+
+// adminOperations is how much an admin does at most: what it does is judged by
+// search.
+const adminOperations = 100
 
 // operatorConfig is what an operator may do. Voters are left alone where one disk
 // too many could be gone: each of two that vote is needed.

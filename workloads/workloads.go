@@ -38,8 +38,8 @@ type Workload interface {
 	History() *history.History
 }
 
-// Op is one operation to carry out: Append, Read, ListEnd, Commit or
-// FetchCommitted.
+// Op is one operation to carry out: Append, Read, ListEnd, Commit,
+// FetchCommitted, CreateTopic, DeleteTopic, SetConfig or GetConfig.
 type Op interface {
 	fmt.Stringer
 	isOp()
@@ -92,7 +92,37 @@ type FetchCommitted struct {
 	Partition history.Partition
 }
 
+// CreateTopic asks for a topic whose TokenConfig has the value Token.
+type CreateTopic struct {
+	Topic string
+	Token history.Value
+}
+
+// DeleteTopic asks for the end of a topic.
+type DeleteTopic struct{ Topic string }
+
+// SetConfig gives a topic's TokenConfig the value Token.
+type SetConfig struct {
+	Topic string
+	Token history.Value
+}
+
+// GetConfig asks a node for a topic's TokenConfig. If Now it is to answer for the
+// cluster, and not from its own knowledge.
+type GetConfig struct {
+	Topic string
+	Now   bool
+}
+
+// TokenConfig is the configuration that has a topic's token: one that takes any
+// number. Kafka: segment.ms.
+const TokenConfig = "segment.ms"
+
 func (Append) isOp()         {}
+func (CreateTopic) isOp()    {}
+func (DeleteTopic) isOp()    {}
+func (SetConfig) isOp()      {}
+func (GetConfig) isOp()      {}
 func (Read) isOp()           {}
 func (ListEnd) isOp()        {}
 func (Commit) isOp()         {}
@@ -119,6 +149,22 @@ func (o FetchCommitted) String() string {
 	return fmt.Sprintf("fetchCommitted %s group=%s", o.Partition, o.Group)
 }
 
+// String is the operation in one line.
+func (o CreateTopic) String() string {
+	return fmt.Sprintf("createTopic %s token=%#x", o.Topic, uint64(o.Token))
+}
+
+// String is the operation in one line.
+func (o DeleteTopic) String() string { return "deleteTopic " + o.Topic }
+
+// String is the operation in one line.
+func (o SetConfig) String() string {
+	return fmt.Sprintf("setConfig %s token=%#x", o.Topic, uint64(o.Token))
+}
+
+// String is the operation in one line.
+func (o GetConfig) String() string { return fmt.Sprintf("getConfig %s now=%t", o.Topic, o.Now) }
+
 // Result is how an operation ended. Fields that do not belong to the
 // operation's kind are ignored, and all but Outcome and Note when it is not OK.
 type Result struct {
@@ -137,7 +183,12 @@ type Result struct {
 	// nothing is committed.
 	Committed history.Offset
 	Token     history.Value
-	Note      string // the error, for people
+	// There says that the topic existed before a CreateTopic, DeleteTopic or
+	// SetConfig. Token is GetConfig's answer, 0 if there is no topic. Via is the
+	// node whose knowledge an answer is, or history.AsOfNow.
+	There bool
+	Via   int32
+	Note  string // the error, for people
 }
 
 // Record adds an operation and its result to h.
@@ -161,6 +212,14 @@ func Record(h *history.History, client history.Client, op Op, call, ret history.
 		if ok {
 			o.End = r.End
 		}
+	case CreateTopic:
+		o.Kind, o.Partition.Topic, o.Token, o.There, o.Via = history.CreateTopic, op.Topic, op.Token, r.There, r.Via
+	case DeleteTopic:
+		o.Kind, o.Partition.Topic, o.There, o.Via = history.DeleteTopic, op.Topic, r.There, r.Via
+	case SetConfig:
+		o.Kind, o.Partition.Topic, o.Token, o.There, o.Via = history.SetConfig, op.Topic, op.Token, r.There, r.Via
+	case GetConfig:
+		o.Kind, o.Partition.Topic, o.Token, o.Via = history.GetConfig, op.Topic, r.Token, r.Via
 	case Commit:
 		o.Kind, o.Partition = history.Commit, op.Partition
 		o.Group, o.Committed, o.Token = op.Group, op.Offset, op.Token

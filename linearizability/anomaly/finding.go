@@ -81,6 +81,8 @@ const (
 	CommitMismatch Kind = "commit-mismatch"
 	// CommitOrder: no order of the commits explains what was fetched.
 	CommitOrder Kind = "commit-order"
+	// TopicOrder: no order of the changes to a topic explains what was answered.
+	TopicOrder Kind = "topic-order"
 )
 
 // Finding is one anomaly.

@@ -26,6 +26,9 @@ const Never Time = math.MaxInt64
 // log it is the offset the next record will get.
 type Offset int64
 
+// AsOfNow is the Via of an answer that is the cluster's, between call and return.
+const AsOfNow int32 = -1
+
 // NoOffset stands for an offset that is not known.
 const NoOffset Offset = -1
 
@@ -67,9 +70,19 @@ const (
 	ListEnd                    // ListOffsets, latest
 	Commit                     // OffsetCommit
 	FetchCommitted             // OffsetFetch
+	CreateTopic                // CreateTopics
+	DeleteTopic                // DeleteTopics
+	SetConfig                  // IncrementalAlterConfigs
+	GetConfig                  // DescribeConfigs
 )
 
-var kindNames = [...]string{"append", "read", "listEnd", "commit", "fetchCommitted"}
+var kindNames = [...]string{
+	"append", "read", "listEnd", "commit", "fetchCommitted", "createTopic", "deleteTopic", "setConfig", "getConfig",
+}
+
+// OnTopic reports whether the operation is one on a topic, and not on the
+// records or positions in it.
+func (k Kind) OnTopic() bool { return k >= CreateTopic && k <= GetConfig }
 
 // String is the kind's name in a history file.
 func (k Kind) String() string { return nameOf(kindNames[:], uint8(k)) }
@@ -140,6 +153,15 @@ type Operation struct {
 	Committed Offset
 	Token     Value
 
+	// CreateTopic, DeleteTopic, SetConfig and GetConfig, of Partition.Topic: Token
+	// is the value of a configuration of the topic, 0 if there is no topic; the
+	// first and the third give the topic theirs. There says that the topic existed
+	// before, so that a CreateTopic or its lack a DeleteTopic or SetConfig changed
+	// nothing. Via is the node whose own knowledge the answer is, as of some time
+	// before; AsOfNow if the answer is the cluster's.
+	There bool
+	Via   int32
+
 	Note string // for people: the error, the node asked
 }
 
@@ -169,6 +191,8 @@ func (o *Operation) String() string {
 		if o.Outcome == OK {
 			s += fmt.Sprintf(" end %d", o.End)
 		}
+	case CreateTopic, DeleteTopic, SetConfig, GetConfig:
+		s = fmt.Sprintf("#%d client %d %s %s token %#x there %t via %d", o.ID, o.Client, o.Kind, o.Partition.Topic, uint64(o.Token), o.There, o.Via)
 	case Commit:
 		s += fmt.Sprintf(" group %s offset %d token %#x", o.Group, o.Committed, uint64(o.Token))
 	case FetchCommitted:

@@ -40,6 +40,8 @@ type line struct {
 	Group      string  `json:"group,omitempty"`
 	Committed  Offset  `json:"committed,omitempty"`
 	Token      Value   `json:"token,omitempty"`
+	There      bool    `json:"there,omitempty"`
+	Via        int32   `json:"via,omitempty"`
 	Note       string  `json:"note,omitempty"`
 }
 
@@ -82,7 +84,7 @@ func (e *Encoder) Operation(o *Operation) error {
 		Topic: o.Partition.Topic, Index: o.Partition.Index, Call: o.Call,
 		Values: o.Values, Base: o.Base, Idempotent: o.Idempotent, Weak: o.Weak,
 		From: o.From, Records: toPairs(o.Records), End: o.End,
-		Group: o.Group, Committed: o.Committed, Token: o.Token, Note: o.Note,
+		Group: o.Group, Committed: o.Committed, Token: o.Token, There: o.There, Via: o.Via, Note: o.Note,
 	}
 	if o.Return != Never {
 		l.Return = &o.Return
@@ -165,7 +167,7 @@ func (h *History) addLine(b []byte, names map[string]string) error {
 		Call: l.Call, Return: Never,
 		Values: l.Values, Base: l.Base, Idempotent: l.Idempotent, Weak: l.Weak,
 		From: l.From, Records: fromPairs(l.Records), End: l.End,
-		Group: intern(names, l.Group), Committed: l.Committed, Token: l.Token, Note: intern(names, l.Note),
+		Group: intern(names, l.Group), Committed: l.Committed, Token: l.Token, There: l.There, Via: l.Via, Note: intern(names, l.Note),
 	}
 	if len(o.Values) == 0 {
 		o.Values = nil

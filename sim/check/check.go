@@ -37,10 +37,14 @@ type Checker struct {
 	newest metadata.Image                      // that any node has had
 	terms  map[quorum.Term]metadata.NodeID     // who has led the cluster
 
+	// Say, if not nil, is told of every change of a partition, in words.
+	Say func(string)
 	// Damage is what is damaged beyond repair, by partition; such a partition may
 	// lose what it had, but not serve anything else in its place. With more than
 	// one replica nothing is.
 	Damage map[history.Partition]string
+	// Losses is how often a node has lost what was durable.
+	Losses int64
 	// Beyond says that clocks were beyond the bound that reads rest on.
 	Beyond bool
 	// Rotten says that bits were flipped, or sectors broken, on a running

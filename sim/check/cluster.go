@@ -163,6 +163,9 @@ func (c *Checker) Image(node int, m metadata.Image) {
 				continue // images share what is the same
 			}
 			name := history.Partition{Topic: t.Name, Index: p.Index}
+			if c.Say != nil {
+				c.Say(fmt.Sprintf("%s at %d: %v", name, m.Offset(), p))
+			}
 			c.wellFormed(m, name, p)
 			if was {
 				c.follows(name, old, p)
@@ -226,6 +229,13 @@ func (c *Checker) follows(name history.Partition, old, p *metadata.Partition) {
 	}
 }
 
+// stillborn says whether a partition never had anything committed and has lost
+// whoever was in sync: it was created while others were fenced, and then a disk
+// was replaced. An operator deletes such a topic, or has anybody lead it.
+func (c *Checker) stillborn(p *metadata.Partition) bool {
+	return c.Losses > 0 && len(p.ISR)+len(p.ELR) == 0 && c.truth(storage.LogID{Topic: p.Topic, Partition: p.Index}).highWatermark == 0
+}
+
 // Apart says what nodes that run in peace do not agree on, or nothing.
 func (c *Checker) Apart() string {
 	for _, n := range c.nodes {
@@ -236,6 +246,9 @@ func (c *Checker) Apart() string {
 	for t := range c.newest.Topics() {
 		for p := range c.newest.Partitions(t.ID) {
 			name := history.Partition{Topic: t.Name, Index: p.Index}
+			if c.stillborn(p) {
+				continue
+			}
 			if p.Leader == metadata.NoNode || len(p.ISR) != len(p.Replicas) || len(p.Adding) > 0 {
 				return fmt.Sprintf("%s: %v", name, p)
 			}

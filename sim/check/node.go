@@ -45,8 +45,8 @@ type life struct {
 	epoch         record.LeaderEpoch
 	leads         bool
 	damaged       bool
-	deleting      bool // a job to delete it was submitted
-	cutting       []job.Job // that drop its end and were not told of
+	deleting      bool          // a job to delete it was submitted
+	cutting       []job.Job     // that drop its end and were not told of
 	hashedAt      record.Offset // the end of the log that producers is the hash of
 	producers     uint64
 }
@@ -89,6 +89,7 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 	case g.Damage != nil:
 		was.damaged = true
 		c.damaged(n, p, g.Damage.Error())
+		c.rises(n, was, g, p)
 		return
 	case g.LogStart > g.HighWatermark || g.HighWatermark > g.OnDisk || g.OnDisk > g.LogEnd:
 		c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, g.LogStart, g.HighWatermark, g.OnDisk, g.LogEnd)
@@ -114,14 +115,19 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		was.leads = false
 	}
 	was.logStart, was.epoch = g.LogStart, g.LeaderEpoch
+	c.rises(n, was, g, p)
+	if g.Leads && !was.leads {
+		was.leads = true
+		c.leads(n, was, g.Log, p)
+	}
+}
+
+// rises takes note of a high watermark.
+func (c *Checker) rises(n *node, was *life, g partition.Glance, p history.Partition) {
 	if g.HighWatermark > was.highWatermark {
 		was.highWatermark = g.HighWatermark
 		was.committed = max(was.committed, g.HighWatermark)
 		c.committed(n, was, g.Log, p)
-	}
-	if g.Leads && !was.leads {
-		was.leads = true
-		c.leads(n, was, g.Log, p)
 	}
 }
 
@@ -136,6 +142,7 @@ func (c *Checker) damaged(n *node, p history.Partition, what string) {
 		c.Damage[p] = what
 	} else {
 		n.lost = unserved
+		c.Losses++
 	}
 }
 
@@ -213,6 +220,7 @@ func (c *Checker) Wiped(node int) {
 	n := c.nodes[node]
 	n.lives = map[storage.LogID]*life{}
 	n.lost = untold
+	c.Losses++
 }
 
 // Serves says that a node serves: the cluster knows its process.

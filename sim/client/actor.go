@@ -18,6 +18,7 @@ type Config struct {
 	MaxWait        time.Duration // longest a fetch may wait at the node
 	RestartPercent int           // of retries: how often an idempotent producer begins again with a new id
 	CompressedIn10 int           // how many of 10 batches are compressed
+	Topic          NewTopic      // what topics are like that are created, but for their names
 	Wall           func() record.Timestamp
 }
 
@@ -44,7 +45,7 @@ type Watcher interface {
 type Actor struct {
 	k       *kernel.Kernel
 	cluster *Cluster
-	id      history.Client
+	id      history.Client // as the workload knows it
 	load    workloads.Workload
 	watch   Watcher
 	cfg     Config
@@ -69,11 +70,12 @@ const (
 	whatGone
 )
 
-// NewActor returns a client whose first turn comes within its think time.
-func NewActor(k *kernel.Kernel, c *Cluster, id history.Client, load workloads.Workload, watch Watcher, cfg Config) *Actor {
+// NewActor returns a client of a number of its own, which a workload knows as id,
+// and whose first turn comes within its think time.
+func NewActor(k *kernel.Kernel, c *Cluster, number int, id history.Client, load workloads.Workload, watch Watcher, cfg Config) *Actor {
 	a := &Actor{
 		k: k, cluster: c, id: id, load: load, watch: watch, cfg: cfg,
-		rng: k.Stream("client", uint64(id)), own: k.Stream("client", uint64(id), 1),
+		rng: k.Stream("client", uint64(number)), own: k.Stream("client", uint64(number), 1),
 		sequences: map[history.Partition]record.Sequence{},
 	}
 	a.rest()
@@ -151,6 +153,8 @@ func (a *Actor) try() {
 		a.read(op)
 	case workloads.ListEnd:
 		a.listEnd(op)
+	case workloads.CreateTopic, workloads.DeleteTopic, workloads.SetConfig, workloads.GetConfig:
+		a.onTopic(op)
 	default:
 		a.finish(workloads.Result{Outcome: history.Failed, Note: "this client cannot"})
 	}

@@ -29,8 +29,8 @@ type Cluster struct {
 	home     int        // who is asked what any node can answer
 	leads    map[history.Partition]lead
 	ids      map[string][16]byte // of topics, as far as is known
-	waiting  []*routed // for a leader to become known, oldest first
-	asking   bool      // a Metadata is on its way, or will be
+	waiting  []*routed           // for a leader to become known, oldest first
+	asking   bool                // a Metadata is on its way, or will be
 }
 
 // lead is who leads a partition, as far as is known.

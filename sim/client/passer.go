@@ -106,6 +106,8 @@ func (p *Passer) again(err error, byName bool) {
 	switch {
 	case errors.Is(err, ErrNoAnswer):
 		p.late = p.late || byName
+	case errors.Is(err, ErrNotSent):
+		p.tries += 5 // it took long
 	case err == nil:
 		p.tries++
 	}

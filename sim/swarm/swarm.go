@@ -35,6 +35,8 @@ type Config struct {
 	Pipelines int64
 	// Passers is how many clients create and delete topics of one name: 0 or 1.
 	Passers int64
+	// Admins is how many clients create, delete and configure topics of few names.
+	Admins int64
 	// Operators is how many clients move partitions, leaders and voters: 0 or 1.
 	// OperateMillis is the longest pause of one.
 	Operators, OperateMillis int64
@@ -167,6 +169,7 @@ func (c *Config) fields() []field {
 		{"readers", &c.Readers, 0, 1000},
 		{"pipelines", &c.Pipelines, 0, 100},
 		{"passers", &c.Passers, 0, 1},
+		{"admins", &c.Admins, 0, 100},
 		{"operators", &c.Operators, 0, 1},
 		{"operate_ms", &c.OperateMillis, 1, 1 << 30},
 		{"sessions", &c.Sessions, 1, 1000},
@@ -261,7 +264,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -298,6 +301,7 @@ func Draw(seed uint64, nodes int, duration time.Duration, faults []Fault) Config
 	c.Pipelines = one(0, 1, 1, 2)
 	c.SnapshotEntries = one(1, 5, 20, 10_000)
 	c.Passers = one(0, 1)
+	c.Admins = one(0, 1, 2, 3)
 	c.drawCluster(seed, int64(nodes))
 	for _, f := range faults {
 		if c.Nodes > 1 || f < firstOfMany {
