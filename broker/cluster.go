@@ -127,8 +127,7 @@ func (n *Node) actOffice() bool {
 		n.env.Disk.Submit(job.SaveQuorum{Records: out.Save.Records, Replace: out.Save.Replace})
 	}
 	for _, j := range out.Joining {
-		c.known = membership.Introduced(c.known, metadata.NodeID(j.Node), j.Address)
-		n.introduce()
+		n.met(metadata.NodeID(j.Node), j.Address)
 	}
 	n.sendQuorum(out.Messages)
 	for _, d := range out.Deltas {
@@ -158,7 +157,7 @@ func (n *Node) sendQuorum(messages []quorum.Message) {
 	var last *wire.QuorumMessages
 	for i, m := range messages {
 		if i == 0 || m.To != messages[i-1].To {
-			last = &wire.QuorumMessages{From: n.cfg.ID}
+			last = &wire.QuorumMessages{From: n.cfg.ID, Address: n.cfg.peerAddress()}
 			defer n.send(metadata.NodeID(m.To), last)
 		}
 		last.Messages = append(last.Messages, m.Marshal())
@@ -409,6 +408,14 @@ func (n *Node) tellBrokers() {
 func (n *Node) introduce() {
 	if n.env.Peers != nil {
 		n.env.Peers.SetPeers(membership.Peers(n.cluster.image(), n.cluster.known, n.cfg.ID))
+	}
+}
+
+// met takes note of where a node says that it listens.
+func (n *Node) met(node metadata.NodeID, address string) {
+	var news bool
+	if n.cluster.known, news = membership.Introduced(n.cluster.known, node, address); news {
+		n.introduce()
 	}
 }
 

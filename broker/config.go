@@ -111,9 +111,7 @@ func (c Config) office() office.Config {
 	for _, p := range c.Controllers {
 		o.Quorum.Voters = append(o.Quorum.Voters, quorum.NodeID(p.ID))
 	}
-	if c.PeerPort != 0 {
-		o.Quorum.Address = fmt.Sprintf("%s:%d", c.PeerHost, c.PeerPort)
-	}
+	o.Quorum.Address = c.peerAddress()
 	return o
 }
 
@@ -129,4 +127,12 @@ func (c Config) fetcher() fetcher.Config {
 	f := c.Fetcher
 	f.Self = c.ID
 	return f
+}
+
+// peerAddress is where other nodes reach this one, or empty.
+func (c Config) peerAddress() string {
+	if c.PeerPort == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d", c.PeerHost, c.PeerPort)
 }

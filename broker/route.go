@@ -19,6 +19,7 @@ func (n *Node) request(r Request) {
 		return
 	case *wire.QuorumMessages:
 		if c := &n.cluster; c.office != nil { // else they are sent again
+			n.met(r.Peer, body.Address)
 			c.office.Received(body, n.env.Clock.Now(), &c.officeOut)
 		}
 		return

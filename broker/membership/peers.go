@@ -29,22 +29,26 @@ func Peers(image metadata.Image, controllers []wire.Peer, self metadata.NodeID) 
 }
 
 // Introduced adds a node that says it listens at address, host:port, to peers,
-// in the place of what was known of it.
-func Introduced(peers []wire.Peer, node metadata.NodeID, address string) []wire.Peer {
+// in the place of what was known of it. It reports whether that is news.
+func Introduced(peers []wire.Peer, node metadata.NodeID, address string) ([]wire.Peer, bool) {
 	colon := strings.LastIndexByte(address, ':')
 	if colon < 0 {
-		return peers
+		return peers, false
 	}
 	port, err := strconv.ParseUint(address[colon+1:], 10, 16)
 	if err != nil {
-		return peers
+		return peers, false
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(address[:colon], "["), "]")
+	peer := wire.Peer{ID: node, Host: host, Port: int32(port)}
+	if slices.Contains(peers, peer) {
+		return peers, false
 	}
 	peers = slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return p.ID == node })
 	if len(peers) == maxIntroduced {
 		peers = peers[1:]
 	}
-	host := strings.TrimSuffix(strings.TrimPrefix(address[:colon], "["), "]")
-	return append(peers, wire.Peer{ID: node, Host: host, Port: int32(port)})
+	return append(peers, peer), true
 }
 
 // maxIntroduced bounds what nodes that are not registered can make another

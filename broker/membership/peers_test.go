@@ -27,13 +27,16 @@ func TestARegistrationSaysBetterThanTheCommandLineWhereANodeIs(t *testing.T) {
 func TestANodeThatJoinsSaysWhereItIs(t *testing.T) {
 	var peers []wire.Peer
 	for _, address := range []string{"host:1", "nonsense", "host:70000", ":x", "[::1]:9093"} {
-		peers = Introduced(peers, 5, address)
+		peers, _ = Introduced(peers, 5, address)
+	}
+	if _, news := Introduced(peers, 5, "[::1]:9093"); news {
+		t.Error("what was known is news")
 	}
 	if want := []wire.Peer{{ID: 5, Host: "::1", Port: 9093}}; !slices.Equal(peers, want) {
 		t.Errorf("peers %v, want %v", peers, want)
 	}
 	for i := range metadata.NodeID(maxIntroduced + 5) {
-		peers = Introduced(peers, i, "h:1")
+		peers, _ = Introduced(peers, i, "h:1")
 	}
 	if len(peers) != maxIntroduced {
 		t.Errorf("%d peers are remembered, want at most %d", len(peers), maxIntroduced)

@@ -33,7 +33,10 @@ type (
 	// QuorumMessages carries messages of the metadata quorum.
 	QuorumMessages struct {
 		private
-		From     metadata.NodeID
+		From metadata.NodeID
+		// Address is where From listens for nodes, host:port, for a node that has
+		// just joined and knows nobody but the configured controllers.
+		Address  string
 		Messages [][]byte
 	}
 
@@ -103,6 +106,7 @@ func (p *PeerHello) ReadFrom(src []byte) error {
 // AppendTo implements kmsg.Request.
 func (q *QuorumMessages) AppendTo(b []byte) []byte {
 	b = kbin.AppendInt32(b, int32(q.From))
+	b = kbin.AppendString(b, q.Address)
 	b = kbin.AppendArrayLen(b, len(q.Messages))
 	for _, m := range q.Messages {
 		b = kbin.AppendBytes(b, m)
@@ -114,6 +118,7 @@ func (q *QuorumMessages) AppendTo(b []byte) []byte {
 func (q *QuorumMessages) ReadFrom(src []byte) error {
 	r := kbin.Reader{Src: src}
 	q.From = metadata.NodeID(r.Int32())
+	q.Address = r.String()
 	n := r.ArrayLen()
 	if err := bounded(&r, n, 4); err != nil {
 		return err
