@@ -360,6 +360,19 @@ func TestNobodyVotesWhoHasNotCaughtUp(t *testing.T) {
 	if got := w.leader().q.Members(); len(got) != 4 || !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
 		t.Fatalf("members are %v, want %v among them", got, want)
 	}
+	w.saying = func(m Message) bool { // the old one is not dead after all
+		if m.From == a.id && m.body != nil && m.body.GetTo() == w.leader().q.id {
+			twin := from(a, w.leader(), &raftpb.Message{Type: raftpb.MsgHeartbeatResp.Enum()})
+			id := raftID(a.id, old)
+			twin.body.From = &id
+			w.send(twin)
+		}
+		return true
+	}
+	w.pass(5 * time.Second)
+	if got := w.leader().q.Members(); len(got) != 4 || !slices.Contains(got, want[0]) || !slices.Contains(got, want[1]) {
+		t.Fatalf("two answer by one name, and members are %v, want %v among them", got, want)
+	}
 	w.saying = nil
 	w.settle0()
 
@@ -441,4 +454,37 @@ func TestJoinsArePassedOnOnce(t *testing.T) {
 			t.Fatalf("a join from %d goes to %v, want %v: %s", c.from, to, c.to, showOut(&out))
 		}
 	}
+}
+
+// A change that was lost with the lead does not stand in the way of others.
+func TestLostChangeIsForgotten(t *testing.T) {
+	w := calmWorld(t, plan{voters: 4})
+	l := w.leader()
+	gone := w.others(l)[0]
+	l.cut = true
+	var ticket Ticket
+	w.call(l, func(q *Quorum, out *Out) {
+		var err error
+		if ticket, err = q.RemoveVoter(gone.id, out); err != nil {
+			t.Fatal(err)
+		}
+		l.proposals[ticket] = "removed"
+	})
+	w.until("another leads", func() bool { n := w.leader(); return n != nil && n != l })
+	l.cut = false
+	w.commit("x")
+	w.until("the ticket is lost", func() bool { return w.lost["removed"] })
+	if !w.votes(w.leader(), gone.id) {
+		t.Fatal("it was lost, and made")
+	}
+	w.until("the first leads again", func() bool {
+		if n := w.leader(); n != nil && n != l {
+			w.call(n, func(q *Quorum, out *Out) {
+				q.node.TransferLeader(l.q.id)
+				q.run(out)
+			})
+		}
+		return w.leader() == l
+	})
+	w.change(func(q *Quorum, out *Out) (Ticket, error) { return q.RemoveVoter(gone.id, out) })
 }
