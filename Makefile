@@ -33,7 +33,8 @@ run: build ## a one-node cluster on 127.0.0.1:9092, data in ./pawl-data
 
 test: check build ## all that a commit needs, and what CI runs (CI_SEEDS=1-200)
 	@$(call again,$(GO) test ./...)
-	@.ci/seeds $(CI_SEEDS)
+	@.ci/seeds $(CI_SEEDS) 1
+	@.ci/seeds $(CI_SEEDS) 0
 	@$(MAKE) --no-print-directory maelstrom TIME=10s
 
 check: ## gofmt, vet, staticcheck, pawlvet
@@ -46,8 +47,9 @@ check: ## gofmt, vet, staticcheck, pawlvet
 race: ## every test under the race detector, with the costly assertions
 	@$(call again,CGO_ENABLED=1 $(GO) test -race ./...)
 
-sim: build ## simulation seeds; from 1,000 on every fault must strike and every mark be reached (SEEDS=1-1000)
+sim: build ## simulation seeds, of one node and of clusters; from 1,000 on every fault must strike and every mark be reached (SEEDS=1-1000)
 	@$(call again,bin/pawlsim sweep --require-marks --seeds $(SEEDS))
+	@$(call again,bin/pawlsim sweep --nodes 0 --seeds $(SEEDS))
 
 fuzz: ## every fuzz target in turn (FUZZTIME=20s each)
 	@for file in $$(git ls-files '*_test.go' | xargs grep -lE '^func Fuzz'); do \
