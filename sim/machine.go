@@ -9,11 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/quorum"
+	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/sim/kernel"
 	"github.com/pawlbroker/pawl/sim/simdisk"
 	"github.com/pawlbroker/pawl/sim/simnet"
@@ -306,7 +309,23 @@ func (m *machine) step(ev broker.Event) {
 	}
 	m.guard(func() { m.node.Step(ev) })
 	m.afterStep()
-	m.w.afterStep(m)
+	m.w.afterStep(m, quiet(ev))
+}
+
+// quiet says whether an event is about the cluster alone. It does nothing to a
+// partition unless it moves the metadata on.
+func quiet(ev broker.Event) bool {
+	switch ev := ev.(type) {
+	case broker.Request:
+		switch ev.Body.(type) {
+		case *wire.QuorumMessages, *kmsg.BrokerHeartbeatRequest, *kmsg.BrokerRegistrationRequest, *kmsg.AlterPartitionRequest:
+			return true
+		}
+	case broker.JobDone:
+		_, ok := ev.Job.(job.SaveQuorum)
+		return ok
+	}
+	return false
 }
 
 func (m *machine) traceEvent(ev broker.Event) {

@@ -336,8 +336,9 @@ func (m *machine) ready() bool {
 	return ok
 }
 
-// afterStep looks at a node.
-func (w *World) afterStep(m *machine) {
+// afterStep looks at a node; at its partitions only if the event may have been
+// about them.
+func (w *World) afterStep(m *machine, quiet bool) {
 	w.steps++
 	if m.node == nil {
 		return
@@ -345,13 +346,14 @@ func (w *World) afterStep(m *machine) {
 	if m.ready() {
 		w.check.Serves(m.id)
 	}
-	w.check.Image(m.id, m.node.Image())
+	moved := w.check.Image(m.id, m.node.Image())
 	if q := m.node.Quorum(); q != nil && q.Leading() {
 		w.check.Leading(m.id, q.Leader().Term)
 	}
-	if w.steps%tableEvery == 0 {
+	switch {
+	case w.steps%tableEvery == 0:
 		w.check.Table(m.id, m.node.Table())
-	} else {
+	case moved || !quiet:
 		w.check.Step(m.id, m.node.Table())
 	}
 }

@@ -136,13 +136,14 @@ func (c *Checker) cut(n *node, id storage.LogID, end record.Offset) {
 // Newest is the newest image that any node has had.
 func (c *Checker) Newest() metadata.Image { return c.newest }
 
-// Image looks at what a node knows of the cluster.
-func (c *Checker) Image(node int, m metadata.Image) {
+// Image looks at what a node knows of the cluster, and reports whether that is
+// more than before.
+func (c *Checker) Image(node int, m metadata.Image) (moved bool) {
 	n := c.nodes[node]
 	at := m.Offset()
 	switch {
 	case at == n.image:
-		return
+		return false
 	case at < n.image:
 		c.Violate("metadata do not go back", "node %d: from offset %d to %d", n.id, n.image, at)
 	}
@@ -152,7 +153,7 @@ func (c *Checker) Image(node int, m metadata.Image) {
 	}
 	c.hashes[at] = m.Hash()
 	if at <= c.newest.Offset() {
-		return
+		return true
 	}
 	before := c.newest
 	c.newest = m
@@ -173,13 +174,14 @@ func (c *Checker) Image(node int, m metadata.Image) {
 		}
 	}
 	if c.lone() {
-		return
+		return true
 	}
 	for t := range m.Topics() {
 		for p := range m.Partitions(t.ID) {
 			c.candidates(storage.LogID{Topic: t.ID, Partition: p.Index}, history.Partition{Topic: t.Name, Index: p.Index})
 		}
 	}
+	return true
 }
 
 // Leading looks at a node that leads the cluster in a term.

@@ -64,7 +64,7 @@ func (n *Net) Reset(id ConnID) {
 func (n *Net) reset(c *conn) {
 	c.loseNext = false
 	for side := range c.ways {
-		c.ways[side].queue = nil
+		c.ways[side].drop()
 	}
 	// Each end hears it from the other.
 	n.post(c, Dialer, packet{kind: fin, why: WasReset})

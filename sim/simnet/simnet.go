@@ -129,9 +129,25 @@ type conn struct {
 type way struct {
 	path    *path
 	rng     *rand.Rand
-	queue   []packet // by due
+	queue   []packet // by due; those from head on are on their way
+	head    int
 	lastDue clock.Instant
 }
+
+func (w *way) empty() bool { return w.head == len(w.queue) }
+
+func (w *way) front() *packet { return &w.queue[w.head] }
+
+func (w *way) pop() packet {
+	p := w.queue[w.head]
+	w.queue[w.head] = packet{}
+	if w.head++; w.head == len(w.queue) {
+		w.queue, w.head = w.queue[:0], 0
+	}
+	return p
+}
+
+func (w *way) drop() { w.queue, w.head = nil, 0 }
 
 type packet struct {
 	due  clock.Instant
@@ -181,7 +197,7 @@ func (n *Net) silence(h *host, tell func(*conn, Side)) {
 		for side := range c.peers {
 			if c.hosts[side] == h && c.peers[side] != nil {
 				c.peers[side] = nil
-				c.ways[side].queue = nil
+				c.ways[side].drop()
 				tell(c, Side(side))
 			}
 		}
@@ -291,7 +307,7 @@ func (n *Net) kick(p *path) {
 	}
 	for _, c := range p.conns {
 		for side := range c.ways {
-			if w := &c.ways[side]; w.path == p && len(w.queue) > 0 {
+			if w := &c.ways[side]; w.path == p && !w.empty() {
 				n.k.After(n.cfg.MaxDelay, n, kernel.What(side), uint64(c.id))
 			}
 		}
@@ -305,11 +321,8 @@ func (n *Net) Happen(from kernel.What, id uint64) {
 		return
 	}
 	w := &c.ways[from]
-	for len(w.queue) > 0 && w.queue[0].due <= n.k.Now() && w.path.open() {
-		p := w.queue[0]
-		w.queue[0] = packet{}
-		w.queue = w.queue[1:]
-		n.deliver(c, Side(from), p)
+	for !w.empty() && w.front().due <= n.k.Now() && w.path.open() {
+		n.deliver(c, Side(from), w.pop())
 	}
 	n.forget(c)
 }
@@ -359,7 +372,7 @@ func (n *Net) forget(c *conn) {
 			return
 		}
 	}
-	if len(c.ways[Dialer].queue) == 0 && len(c.ways[Acceptor].queue) == 0 {
+	if c.ways[Dialer].empty() && c.ways[Acceptor].empty() {
 		c.over = true
 		delete(n.conns, c.id)
 	}
