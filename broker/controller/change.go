@@ -61,7 +61,7 @@ func (d *draft) change(p *metadata.Partition, to metadata.Partition, how electio
 		to = keeping(p, to)
 	}
 	to.ISR = ordered(to.Replicas, to.ISR)
-	to.ELR = d.eligible(p, &to, unfit)
+	to.ELR = eligible(p, &to, unfit)
 	leader, wasUnclean := d.elect(p, &to, how, leaving)
 	switch {
 	case leader == metadata.NoNode:
@@ -147,11 +147,9 @@ func (d *draft) electUnclean(p, to *metadata.Partition, how election) (metadata.
 	return metadata.NoNode, false
 }
 
-// eligible is the ELR that goes with the ISR of to, before anybody is elected.
-func (d *draft) eligible(p, to *metadata.Partition, unfit []metadata.NodeID) []metadata.NodeID {
-	if len(to.ISR) >= d.image.EffectiveMinISR(to) {
-		return nil
-	}
+// eligible is the ELR that goes with the ISR of to if that is too small, before
+// anybody is elected.
+func eligible(p, to *metadata.Partition, unfit []metadata.NodeID) []metadata.NodeID {
 	elr := ordered(to.Replicas, slices.Concat(p.ISR, to.ELR))
 	return without(without(elr, to.ISR), unfit)
 }
