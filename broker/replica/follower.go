@@ -79,10 +79,12 @@ func (r *Replica) Progress(n *Node, now clock.Instant) (durable record.Offset, o
 		return 0, false
 	}
 	known := r.inSync && f.told >= r.written
-	if r.written == f.reported && (known || now < f.againAt) {
-		if known {
-			f.againAt = clock.Never
-		}
+	switch {
+	case r.written != f.reported:
+	case known:
+		f.againAt = clock.Never
+		return 0, false
+	case f.againAt != clock.Never && now < f.againAt:
 		return 0, false
 	}
 	f.reported, f.againAt = r.written, now.Add(n.Retry)

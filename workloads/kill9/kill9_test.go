@@ -45,10 +45,28 @@ const (
 func TestKill9LosesNothingAcknowledged(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute+time.Duration(*kills)*20*time.Second)
 	defer cancel()
-	b := newBroker(t)
+	b := newBroker(t, build(t))
 	b.start(ctx)
-	createTopic(ctx, t, b.addr)
+	createTopic(ctx, t, 1, b.addr)
 
+	w, done := startLoad(ctx, t, b.addr)
+
+	rng := rand.New(rand.NewPCG(*seed, 9))
+	for range *kills {
+		w.appends(ctx, t, 20+rng.IntN(200))
+		b.kill()
+		b.start(ctx)
+	}
+	w.rest()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	b.kill()
+	judge(t, w, *kills)
+}
+
+// startLoad has clients produce and read until they are told to rest.
+func startLoad(ctx context.Context, t *testing.T, seeds ...string) (*watched, <-chan error) {
 	var parts []history.Partition
 	for i := range partitions {
 		parts = append(parts, history.Partition{Topic: topic, Index: int32(i)})
@@ -60,41 +78,28 @@ func TestKill9LosesNothingAcknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &watched{Workload: inner, acked: make(chan struct{}, 1)}
-	cfg := kafkaclient.DefaultConfig(b.addr)
+	cfg := kafkaclient.DefaultConfig(seeds...)
 	cfg.Duration, cfg.Seed = 0, *seed // until the clients rest
 	done := make(chan error, 1)
 	go func() { done <- kafkaclient.Run(ctx, cfg, w) }()
+	return w, done
+}
 
-	rng := rand.New(rand.NewPCG(*seed, 9))
-	for range *kills {
-		for range 20 + rng.IntN(200) { // acknowledged appends between two kills
-			select {
-			case <-w.acked:
-			case <-ctx.Done():
-				t.Fatal("the load stands still")
-			}
-		}
-		b.kill()
-		b.start(ctx)
-	}
-	w.rest()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	b.kill()
-
-	h := inner.History()
+// judge says whether what the clients saw is what a log may show.
+func judge(t *testing.T, w *watched, faults int) {
+	t.Helper()
+	h := w.History()
 	ok, failed, unknown := h.Count()
 	records := 0
 	for _, f := range h.Final {
 		records += len(f.Records)
 	}
-	t.Logf("%d kills: %d operations ok, %d failed, %d unknown, %d records in the logs", *kills, ok, failed, unknown, records)
-	judge := linearizability.DefaultOptions()
+	t.Logf("%d faults: %d operations ok, %d failed, %d unknown, %d records in the logs", faults, ok, failed, unknown, records)
+	options := linearizability.DefaultOptions()
 	// The first append of a new franz-go producer waits until the topic is known,
 	// and may then be sent as more than one batch.
-	judge.Atomic = false
-	if v := linearizability.Check(h, judge); v.Status != linearizability.OK {
+	options.Atomic = false
+	if v := linearizability.Check(h, options); v.Status != linearizability.OK {
 		t.Errorf("seed %d: %v", *seed, v)
 	}
 }
@@ -139,6 +144,18 @@ func (w *watched) Finish() {
 	w.Workload.Finish()
 }
 
+// appends waits until n more appends were acknowledged.
+func (w *watched) appends(ctx context.Context, t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		select {
+		case <-w.acked:
+		case <-ctx.Done():
+			t.Fatal("the load stands still")
+		}
+	}
+}
+
 // rest ends the load.
 func (w *watched) rest() {
 	w.mu.Lock()
@@ -152,36 +169,54 @@ type broker struct {
 	binary string
 	dir    string
 	addr   string
+	args   []string // beside those of every broker
 	cmd    *exec.Cmd
 	log    bytes.Buffer
 }
 
-func newBroker(t *testing.T) *broker {
-	b := &broker{t: t, binary: filepath.Join(t.TempDir(), "pawl"), dir: t.TempDir()}
-	if out, err := exec.Command("go", "build", "-o", b.binary, "github.com/pawlbroker/pawl/cmd/pawl").CombinedOutput(); err != nil {
+// build makes the program and returns where it is.
+func build(t *testing.T) string {
+	binary := filepath.Join(t.TempDir(), "pawl")
+	if out, err := exec.Command("go", "build", "-o", binary, "github.com/pawlbroker/pawl/cmd/pawl").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
+	return binary
+}
+
+// freeAddress is one where nobody listens.
+func freeAddress(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.addr = l.Addr().String()
-	l.Close()
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func newBroker(t *testing.T, binary string, args ...string) *broker {
+	b := &broker{t: t, binary: binary, dir: t.TempDir(), addr: freeAddress(t), args: args}
 	t.Cleanup(func() {
 		b.kill()
 		if t.Failed() {
-			t.Logf("the broker's log:\n%s", b.log.Bytes())
+			t.Logf("the log of the broker at %s:\n%s", b.addr, b.log.Bytes())
 		}
 	})
 	return b
 }
 
-// start runs the broker and returns once it serves. Checkpoints are frequent,
-// so that kills meet them.
+// start runs the broker and returns once it serves.
 func (b *broker) start(ctx context.Context) {
 	b.t.Helper()
-	b.cmd = exec.CommandContext(ctx, b.binary, "serve", "--data-dir", b.dir, "--listen", b.addr, "--http", "",
-		"--set", "pawl.checkpoint.bytes=262144", "--set", "log.segment.bytes=1048576")
+	b.launch(ctx)()
+}
+
+// launch runs the broker; what it returns waits until it serves. Checkpoints are
+// frequent, so that kills meet them.
+func (b *broker) launch(ctx context.Context) (ready func()) {
+	b.t.Helper()
+	args := append([]string{"serve", "--data-dir", b.dir, "--listen", b.addr, "--http", "",
+		"--set", "pawl.checkpoint.bytes=262144", "--set", "log.segment.bytes=1048576"}, b.args...)
+	b.cmd = exec.CommandContext(ctx, b.binary, args...)
 	b.cmd.Env = os.Environ()
 	b.cmd.Stderr = &b.log
 	out, err := b.cmd.StdoutPipe()
@@ -191,10 +226,13 @@ func (b *broker) start(ctx context.Context) {
 	if err := b.cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if line != "ready\n" {
-		b.cmd.Wait()
-		b.t.Fatalf("the broker said %q, %v\n%s", line, err, b.log.Bytes())
+	return func() {
+		b.t.Helper()
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if line != "ready\n" {
+			b.cmd.Wait()
+			b.t.Fatalf("the broker said %q, %v\n%s", line, err, b.log.Bytes())
+		}
 	}
 }
 
@@ -208,14 +246,14 @@ func (b *broker) kill() {
 	b.cmd = nil
 }
 
-func createTopic(ctx context.Context, t *testing.T, addr string) {
+func createTopic(ctx context.Context, t *testing.T, replicas int16, seeds ...string) {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	c, err := kgo.NewClient(kgo.SeedBrokers(seeds...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	res, err := kadm.NewClient(c).CreateTopic(ctx, partitions, 1, nil, topic)
+	res, err := kadm.NewClient(c).CreateTopic(ctx, partitions, replicas, nil, topic)
 	if err != nil || res.Err != nil {
 		t.Fatal(err, res.Err)
 	}

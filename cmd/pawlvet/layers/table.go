@@ -77,6 +77,7 @@ var may = map[string]string{
 	"cmd/pawl":                anything,
 	"cmd/pawl/cli":            anything,
 	"cmd/pawl/config":         "broker/metadata",
+	"cmd/pawl/dev":            "cmd/pawl/cli",
 	"cmd/pawl/offline":        anything,
 	"cmd/pawl/serve":          anything,
 	"cmd/pawlmaelstrom":       "maelstrom",
