@@ -266,6 +266,15 @@ func (n *Node) loop(by CallID, seq uint64, r wire.Request) {
 	n.request(Request{Caller: Caller{Conn: ownConn, Seq: uint64(CallID(seq)*callers + by)}, Request: r})
 }
 
+// ownReply takes this node's answer to itself.
+func (n *Node) ownReply(r wire.Reply) {
+	reply := PeerReply{From: n.cfg.ID, Call: CallID(r.Caller.Seq), Response: r.Response.Body, Err: r.Response.Err}
+	if r.Response.Close {
+		reply.Err = wire.ErrPeerGone
+	}
+	n.peerReply(reply)
+}
+
 // send sends a request that has no answer.
 func (n *Node) send(to metadata.NodeID, req kmsg.Request) {
 	if n.env.Peers != nil && to != n.cfg.ID {
@@ -366,7 +375,7 @@ func (n *Node) follow(d metadata.Delta) {
 		configured = c.image().Topics()
 	}
 	for t := range configured {
-		n.table.Configure(t.Name, n.topic(t).Config)
+		n.table.Configure(t.Name, n.topic(t).Config, at, &n.out)
 	}
 }
 

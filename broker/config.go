@@ -25,6 +25,8 @@ type Config struct {
 	// are told the address they came to. Kafka: advertised.listeners.
 	Host string
 	Port int32
+	// DataDir is where the logs are, as the operator calls it. Kafka: log.dirs.
+	DataDir string
 	// Rack is where the node stands, or empty. Kafka: broker.rack.
 	Rack string
 	// PeerHost and PeerPort are where other nodes reach this one. Without a port

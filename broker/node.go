@@ -16,6 +16,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
+	"github.com/pawlbroker/pawl/broker/quorum"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/job"
@@ -157,7 +158,7 @@ func (n *Node) actPartitions() bool {
 	out.Jobs, out.Replies, out.Lines = out.Jobs[:0], n.spare, out.Lines[:0]
 	for _, r := range replies {
 		if r.Caller.Conn == ownConn {
-			n.peerReply(PeerReply{From: n.cfg.ID, Call: CallID(r.Caller.Seq), Response: r.Response.Body, Err: r.Response.Err})
+			n.ownReply(r)
 			continue
 		}
 		n.env.Network.Reply(r.Caller, r.Response)
@@ -315,6 +316,15 @@ func (n *Node) Stats() partition.Stats { return n.table.Stats }
 
 // Image is what the node knows of the cluster.
 func (n *Node) Image() metadata.Image { return n.cluster.image() }
+
+// Quorum is the node's seat in the quorum, or nil while it recovers. It is for
+// looking at, by checkers.
+func (n *Node) Quorum() *quorum.Quorum {
+	if n.cluster.office == nil {
+		return nil
+	}
+	return n.cluster.office.Log().Quorum()
+}
 
 // Table is the node's partitions. It is for looking at, by checkers.
 func (n *Node) Table() *partition.Table { return n.table }

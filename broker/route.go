@@ -48,6 +48,10 @@ func (n *Node) request(r Request) {
 		n.table.ListOffsets(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.OffsetForLeaderEpochRequest:
 		n.table.OffsetForLeaderEpoch(r.Caller, &r.Request, &n.out)
+	case *kmsg.DescribeLogDirsRequest:
+		n.table.DescribeLogDirs(r.Caller, &r.Request, partition.LogDir{Path: n.cfg.DataDir, Total: -1, Usable: -1}, &n.out)
+	case *kmsg.DescribeProducersRequest:
+		n.table.DescribeProducers(r.Caller, &r.Request, n.moment(), &n.out)
 	case *kmsg.MetadataRequest:
 		n.metadata(r, body)
 	case *kmsg.InitProducerIDRequest:

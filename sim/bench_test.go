@@ -17,7 +17,7 @@ func BenchmarkSeed(b *testing.B) {
 	ops := 0
 	for i := range b.N {
 		seed := uint64(i%200) + 1
-		r, err := sim.Run(seed, swarm.Draw(seed, 2*time.Second, all), nil)
+		r, err := sim.Run(seed, swarm.Draw(seed, 1, 2*time.Second, all), nil)
 		if err != nil || r.Verdict != sim.OK {
 			b.Fatal(r.Explain(), err)
 		}

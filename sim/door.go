@@ -2,9 +2,11 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/sim/kernel"
 	"github.com/pawlbroker/pawl/sim/simnet"
@@ -13,74 +15,59 @@ import (
 const (
 	maxFrame        = 8 << 20
 	maxDecompressed = 16 << 20
+
+	clientPort = 9092
+	peerPort   = 9093
 )
 
-// door is the node's end of its connections: bytes to requests, and responses,
-// in the order of their requests, to bytes. It has the part of broker/tcp.
+// door is the node's end of the connections to it, from clients or from other
+// nodes: bytes to requests, and responses, in the order of their requests, to
+// bytes. It has the part of broker/tcp.
 type door struct {
 	m     *machine
+	port  simnet.Port
 	conns map[simnet.ConnID]*nodeConn
-	held  []arrival // while the process is paused
 }
 
 type nodeConn struct {
 	split    *wire.Splitter
-	order    wire.Order[[]byte] // with the frame of each request
+	order    wire.Order[asked]
 	flushing bool
+	peer     metadata.NodeID // who has said hello, or wire.NoPeer
 }
 
-// arrival is what the network brought to a process that does not run.
-type arrival struct {
-	conn simnet.ConnID
-	kind byte // 'o'pened, 'd'ata, 'c'losed
-	data []byte
+// asked is what is remembered of a request until it is answered.
+type asked struct {
+	frame     []byte
+	forwarded bool
 }
 
 // Opened implements simnet.Peer.
-func (d *door) Opened(c simnet.ConnID) { d.arrive(arrival{conn: c, kind: 'o'}) }
+func (d *door) Opened(c simnet.ConnID) { d.m.arrive(arrival{to: d, conn: c, kind: opened}) }
 
 // Received implements simnet.Peer.
-func (d *door) Received(c simnet.ConnID, p []byte) { d.arrive(arrival{conn: c, kind: 'd', data: p}) }
-
-// Closed implements simnet.Peer.
-func (d *door) Closed(c simnet.ConnID, _ simnet.Reason) { d.arrive(arrival{conn: c, kind: 'c'}) }
-
-func (d *door) arrive(a arrival) {
-	if d.m.paused() || len(d.held) > 0 {
-		d.held = append(d.held, a)
-		return
-	}
-	d.handle(a)
+func (d *door) Received(c simnet.ConnID, p []byte) {
+	d.m.arrive(arrival{to: d, conn: c, kind: received, data: p})
 }
 
-// resume handles what was held back.
-func (d *door) resume() {
-	if d.m.paused() {
-		return
-	}
-	held := d.held
-	d.held = nil
-	for _, a := range held {
-		if d.m.node == nil {
-			return
-		}
-		d.handle(a)
-	}
+// Closed implements simnet.Peer.
+func (d *door) Closed(c simnet.ConnID, why simnet.Reason) {
+	d.m.arrive(arrival{to: d, conn: c, kind: closed, why: why})
 }
 
 func (d *door) handle(a arrival) {
 	switch a.kind {
-	case 'o':
+	case opened:
 		if d.conns == nil {
 			d.conns = map[simnet.ConnID]*nodeConn{}
 		}
-		d.conns[a.conn] = &nodeConn{split: wire.NewSplitter(maxFrame)}
-	case 'd':
+		d.conns[a.conn] = &nodeConn{split: wire.NewSplitter(maxFrame), peer: wire.NoPeer}
+	case received:
 		if c := d.conns[a.conn]; c != nil {
 			c.split.Feed(a.data)
 			d.requests(a.conn, c)
 		}
-	case 'c':
+	case closed:
 		d.gone(a.conn)
 	}
 }
@@ -96,7 +83,7 @@ func (d *door) gone(id simnet.ConnID) {
 
 // drop ends a connection.
 func (d *door) drop(id simnet.ConnID) {
-	d.m.w.net.Close(id, simnet.Node)
+	d.m.w.net.Close(id, simnet.Acceptor)
 	d.gone(id)
 }
 
@@ -108,10 +95,20 @@ func (d *door) requests(id simnet.ConnID, c *nodeConn) {
 		if err == nil && frame == nil {
 			return
 		}
+		if d.port == simnet.PeerPort && c.peer == wire.NoPeer && err == nil {
+			d.greet(id, c, frame)
+			continue
+		}
 		var req wire.Request
 		var answer *wire.Response
 		if err == nil {
-			d.m.guard(func() { req, answer, err = wire.Decode(frame, maxDecompressed) })
+			d.m.guard(func() {
+				if c.peer == wire.NoPeer {
+					req, answer, err = wire.Decode(frame, maxDecompressed)
+				} else {
+					req, answer, err = wire.DecodePeer(frame, c.peer, maxDecompressed)
+				}
+			})
 		}
 		if d.m.node == nil {
 			return
@@ -121,27 +118,70 @@ func (d *door) requests(id simnet.ConnID, c *nodeConn) {
 			d.drop(id)
 			return
 		}
-		seq := c.order.Expect(req.Correlation, frame)
-		caller := broker.Caller{Conn: uint64(id), Seq: seq}
+		caller := broker.Caller{Conn: uint64(id), Seq: math.MaxUint64}
+		if answer != nil || !wire.OneWay(req.Body) {
+			caller.Seq = c.order.Expect(req.Correlation, asked{frame, req.Forwarded})
+		}
 		if answer != nil {
 			d.m.Reply(caller, *answer)
 			continue
 		}
-		d.m.step(broker.Request{Caller: caller, Request: req, Host: "sim", Port: 9092})
+		host, port := "sim", int32(clientPort)
+		if c.peer != wire.NoPeer {
+			host, port = d.m.who, peerPort
+		}
+		d.m.step(broker.Request{Caller: caller, Request: req, Host: host, Port: port})
 	}
+}
+
+// greet answers another node's hello, which is the first frame of a connection.
+func (d *door) greet(id simnet.ConnID, c *nodeConn, frame []byte) {
+	hello, correlation, err := wire.DecodeHello(frame)
+	if err != nil {
+		d.m.w.check.Violate("requests can be decoded", "%v", err)
+		d.drop(id)
+		return
+	}
+	answer := &wire.PeerHelloResponse{PeerHello: d.m.hello()}
+	switch {
+	case hello.ClusterID != clusterID:
+		answer.Refused = "another cluster"
+	case hello.Node == d.m.nodeID():
+		answer.Refused = "this is the node itself"
+	}
+	var f wire.Frame
+	d.m.guard(func() { err = f.Append(correlation, answer) })
+	if d.m.node == nil || err != nil {
+		return
+	}
+	d.m.w.net.Send(id, simnet.Acceptor, f.Bytes)
+	if answer.Refused != "" {
+		d.drop(id)
+		return
+	}
+	c.peer = hello.Node
 }
 
 // Reply implements broker.Network. What is replied is sent later: the node goes
 // on meanwhile, and files may be changed under a region.
 func (m *machine) Reply(to broker.Caller, r wire.Response) {
-	c := m.door.conns[simnet.ConnID(to.Conn)]
+	id := simnet.ConnID(to.Conn)
+	d := &m.front
+	c := d.conns[id]
 	if c == nil {
-		return
+		d = &m.back
+		if c = d.conns[id]; c == nil {
+			return
+		}
 	}
 	c.order.Answer(to.Seq, r)
 	if !c.flushing {
 		c.flushing = true
-		m.after(kernel.Skewed(m.disks, 0, 2*time.Millisecond), whatFlush, to.Conn)
+		what := whatFlush
+		if d == &m.back {
+			what = whatFlushPeer
+		}
+		m.after(kernel.Skewed(m.disks, 0, 2*time.Millisecond), what, to.Conn)
 	}
 }
 
@@ -155,8 +195,8 @@ func (d *door) flush(conn uint64) {
 	c.flushing = false
 	for c.order.Ready() {
 		ready, _ := c.order.Pop()
-		if ready.Response.Body != nil {
-			p, err := d.encode(ready.Correlation, ready.Response.Body)
+		if ready.Response.Body != nil || ready.Tag.forwarded {
+			p, err := d.encode(ready)
 			switch {
 			case d.m.disk.Crashed():
 				d.m.powerOff()
@@ -169,10 +209,10 @@ func (d *door) flush(conn uint64) {
 				d.drop(id)
 				return
 			}
-			d.m.w.net.Send(id, simnet.Node, p)
+			d.m.w.net.Send(id, simnet.Acceptor, p)
 		}
-		if !ready.Response.InUse {
-			spoil(ready.Tag)
+		if !ready.Response.InUse && c.peer == wire.NoPeer {
+			spoil(ready.Tag.frame)
 		}
 		if ready.Response.Close {
 			d.drop(id)
@@ -190,9 +230,15 @@ func spoil(frame []byte) {
 }
 
 // encode makes the bytes of one response, reading regions as sendfile would.
-func (d *door) encode(correlation int32, body wire.Body) (p []byte, err error) {
+func (d *door) encode(r wire.Ready[asked]) (p []byte, err error) {
 	var f wire.Frame
-	d.m.guard(func() { err = f.Append(correlation, body) })
+	d.m.guard(func() {
+		if r.Tag.forwarded {
+			err = f.AppendForwarded(r.Correlation, r.Response)
+		} else {
+			err = f.Append(r.Correlation, r.Response.Body)
+		}
+	})
 	if err != nil || d.m.node == nil {
 		return nil, err
 	}

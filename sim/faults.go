@@ -20,18 +20,32 @@ type faults struct {
 	on    bool
 	count [swarm.FaultKinds]uint64
 
-	fullUntil clock.Instant
-	links     []clock.Instant // until when each session's link is disturbed
+	victim  int // the machine whose disk loses what was durable
+	lasting []lasting
+	rolling int // the machine that is to be restarted next; none if negative
+}
+
+// lasting is what is to be repaired.
+type lasting struct {
+	until clock.Instant
+	muted [][2]simnet.Host
+	slow  [][2]simnet.Host
+	by    time.Duration // how slow
+	full  *machine      // has no room on its disk
 }
 
 const (
 	whatFault kernel.What = iota
 	whatRepair
+	whatRoll
 )
 
 func (f *faults) begin(w *World) {
-	f.w, f.on = w, true
-	f.links = make([]clock.Instant, len(w.sessions))
+	f.w, f.on, f.rolling = w, true, -1
+	f.victim = w.k.Stream("victim").IntN(len(w.machines))
+	if w.cfg.Voters == 1 && f.victim == 0 && len(w.machines) > 1 {
+		f.victim = 1 // the metadata are on one disk only
+	}
 	for kind := range swarm.FaultKinds {
 		f.schedule(kind)
 	}
@@ -52,15 +66,20 @@ func (f *faults) schedule(kind swarm.Fault) {
 // end stops all faults and repairs what can be repaired.
 func (f *faults) end() {
 	f.on = false
-	w, m := f.w, f.w.machine
-	m.disk.Calm()
-	m.disk.SetCapacity(-1)
-	m.slowUntil, m.wallOffset = 0, 0
-	if m.paused() {
-		m.pausedUntil = w.k.Now()
-		m.after(0, whatResume, 0)
+	w := f.w
+	for _, m := range w.machines {
+		m.disk.Calm()
+		m.disk.SetCapacity(-1)
+		m.slowUntil, m.wallOffset = 0, 0
+		if m.ppm != 0 {
+			m.drift(0)
+		}
+		if m.paused() {
+			m.pausedUntil = w.k.Now()
+			m.after(0, whatResume, 0)
+		}
 	}
-	w.net.Heal(len(w.sessions), 1)
+	w.net.Heal()
 	w.k.Trace.Event("world", "healed", 0, 0, 0)
 }
 
@@ -69,8 +88,12 @@ func (f *faults) Happen(what kernel.What, arg uint64) {
 	if !f.on {
 		return
 	}
-	if what == whatRepair {
+	switch what {
+	case whatRepair:
 		f.repair()
+		return
+	case whatRoll:
+		f.roll()
 		return
 	}
 	kind := swarm.Fault(arg)
@@ -82,8 +105,16 @@ func (f *faults) Happen(what kernel.What, arg uint64) {
 	f.schedule(kind)
 }
 
+// pick draws the machine that is struck.
+func (f *faults) pick(rng *rand.Rand) *machine {
+	if len(f.w.machines) == 1 {
+		return f.w.machines[0]
+	}
+	return f.w.machines[rng.IntN(len(f.w.machines))]
+}
+
 func (f *faults) strike(kind swarm.Fault, rng *rand.Rand) {
-	w, m := f.w, f.w.machine
+	w, m := f.w, f.pick(rng)
 	disk := m.disk
 	switch kind {
 	case swarm.Kill:
@@ -105,73 +136,105 @@ func (f *faults) strike(kind swarm.Fault, rng *rand.Rand) {
 	case swarm.DiskFull:
 		m.wasFull = true
 		disk.SetCapacity(disk.Used() + rng.Int64N(4000))
-		f.fullUntil = w.k.Now().Add(kernel.Between(rng, 50*time.Millisecond, 600*time.Millisecond))
-		w.k.At(f.fullUntil, f, whatRepair, 0)
+		f.last(lasting{full: m}, kernel.Between(rng, 50*time.Millisecond, 600*time.Millisecond))
 	case swarm.SlowDisk:
 		w.count("slow disk")
 		m.slowUntil = w.k.Now().Add(kernel.Between(rng, 50*time.Millisecond, 500*time.Millisecond))
 	case swarm.BitRot, swarm.BadSector:
 		f.spoil(kind, rng)
-	case swarm.Reset, swarm.LostReply:
-		if open := w.net.Open(m.id); len(open) > 0 {
-			id := open[rng.IntN(len(open))]
-			if kind == swarm.Reset {
-				w.net.Reset(id)
-			} else {
-				w.net.LoseNextResponse(id)
-			}
+	case swarm.Reset:
+		f.reset(w.net.Open(m.host(), simnet.ClientPort), rng)
+	case swarm.LostReply:
+		if open := w.net.Open(m.host(), simnet.ClientPort); len(open) > 0 {
+			w.net.LoseNextResponse(open[rng.IntN(len(open))])
 		}
 	case swarm.HalfOpen, swarm.Cut, swarm.SlowLink:
-		f.disturb(kind, rng)
+		f.disturb(kind, m, rng)
 	case swarm.Pause:
-		if m.node != nil && !m.paused() {
-			w.count("pause")
-			d := kernel.Skewed(rng, time.Millisecond, 3*time.Second)
-			m.pausedUntil = w.k.Now().Add(d)
-			m.after(d, whatResume, 0)
-		}
+		f.pause(m, kernel.Skewed(rng, time.Millisecond, 3*time.Second), "pause")
 	case swarm.WallStep:
 		w.count("wall clock step")
 		m.wallOffset += rng.Int64N(7_200_000) - 3_600_000
+	default:
+		f.strikeCluster(kind, m, rng)
 	}
 }
 
-// disturb makes one link silent or slow for a while.
-func (f *faults) disturb(kind swarm.Fault, rng *rand.Rand) {
-	link := rng.IntN(len(f.links))
-	until := f.w.k.Now().Add(kernel.Skewed(rng, 10*time.Millisecond, 2*time.Second))
-	way := rng.IntN(2) == 0
+func (f *faults) reset(open []simnet.ConnID, rng *rand.Rand) bool {
+	if len(open) > 0 {
+		f.w.net.Reset(open[rng.IntN(len(open))])
+	}
+	return len(open) > 0
+}
+
+func (f *faults) pause(m *machine, d time.Duration, what string) {
+	if m.node == nil || m.paused() {
+		return
+	}
+	f.w.count(what)
+	m.pausedUntil = f.w.k.Now().Add(d)
+	m.after(d, whatResume, 0)
+}
+
+// disturb makes one client's link to a node silent or slow for a while.
+func (f *faults) disturb(kind swarm.Fault, m *machine, rng *rand.Rand) {
+	client, node := clientHost(rng.IntN(len(f.w.clusters))), m.host()
+	there, back := [2]simnet.Host{client, node}, [2]simnet.Host{node, client}
+	d := kernel.Skewed(rng, 10*time.Millisecond, 2*time.Second)
 	switch kind {
 	case swarm.HalfOpen:
-		f.w.net.Mute(link, 0, way, !way)
+		f.w.count("net: half-open link")
+		if rng.IntN(2) == 0 {
+			there = back
+		}
+		f.last(lasting{muted: [][2]simnet.Host{there}}, d)
 	case swarm.Cut:
-		f.w.net.Mute(link, 0, true, true)
+		f.w.count("net: cut link")
+		f.last(lasting{muted: [][2]simnet.Host{there, back}}, d)
 	case swarm.SlowLink:
-		f.w.net.Slow(link, 0, kernel.Between(rng, 5*time.Millisecond, 500*time.Millisecond))
+		f.w.count("net: slow link")
+		f.last(lasting{slow: [][2]simnet.Host{there, back}, by: kernel.Between(rng, 5*time.Millisecond, 500*time.Millisecond)}, d)
 	}
-	f.links[link] = max(f.links[link], until)
-	f.w.k.At(until, f, whatRepair, 0)
+}
+
+// last does what lasts for a while.
+func (f *faults) last(l lasting, d time.Duration) {
+	for _, p := range l.muted {
+		f.w.net.Mute(p[0], p[1])
+	}
+	for _, p := range l.slow {
+		f.w.net.Slow(p[0], p[1], l.by)
+	}
+	l.until = f.w.k.Now().Add(d)
+	f.lasting = append(f.lasting, l)
+	f.w.k.At(l.until, f, whatRepair, 0)
 }
 
 // repair ends what has lasted long enough.
 func (f *faults) repair() {
 	now := f.w.k.Now()
-	if f.fullUntil != 0 && f.fullUntil <= now {
-		f.fullUntil = 0
-		f.w.machine.disk.SetCapacity(-1)
-	}
-	for i, until := range f.links {
-		if until != 0 && until <= now {
-			f.links[i] = 0
-			f.w.net.Slow(i, 0, 0)
-			f.w.net.Mute(i, 0, false, false)
+	left := f.lasting[:0]
+	for _, l := range f.lasting {
+		if l.until > now {
+			left = append(left, l)
+			continue
+		}
+		for _, p := range l.muted {
+			f.w.net.Unmute(p[0], p[1])
+		}
+		for _, p := range l.slow {
+			f.w.net.Slow(p[0], p[1], -l.by)
+		}
+		if l.full != nil {
+			l.full.disk.SetCapacity(-1)
 		}
 	}
+	f.lasting = left
 }
 
 // spoil damages durable bytes, of any file.
 func (f *faults) spoil(kind swarm.Fault, rng *rand.Rand) {
-	m := f.w.machine
+	m := f.w.machines[f.victim]
 	files := m.disk.Files()
 	if len(files) == 0 {
 		return
@@ -211,6 +274,10 @@ var happened = [swarm.FaultKinds]string{
 	swarm.DiskFull: "disk: no space", swarm.SlowDisk: "slow disk", swarm.BitRot: "disk: bit flip", swarm.BadSector: "broken sector",
 	swarm.Reset: "net: connection reset", swarm.HalfOpen: "net: half-open link", swarm.Cut: "net: cut link",
 	swarm.SlowLink: "net: slow link", swarm.LostReply: "net: lost response", swarm.Pause: "pause", swarm.WallStep: "wall clock step",
+	swarm.Isolate: "leader isolated", swarm.Partition: "nodes in two parts", swarm.Bridge: "nodes with a bridge",
+	swarm.OneWay: "node deaf to another", swarm.PeerReset: "connection between nodes reset", swarm.SlowPeer: "slow link between nodes",
+	swarm.Rolling: "rolling restart", swarm.LongPause: "pause longer than a session", swarm.Drift: "clock drifts",
+	swarm.Wipe: "disk wiped", swarm.Beyond: "clock beyond the bound",
 }
 
 // Happened is the name in Result.Faults of a kind of fault that has struck.
@@ -223,10 +290,10 @@ func (f *faults) tally() map[string]int64 {
 	for name, n := range w.counts { //pawl:unordered copied into a map
 		out[name] = n
 	}
-	if w.machine != nil {
+	for _, m := range w.machines {
 		for kind := simdisk.PowerCut; kind <= simdisk.BrokenSector; kind++ {
-			if n := w.machine.disk.Hits(kind); n > 0 {
-				out["disk: "+kind.String()] = n
+			if n := m.disk.Hits(kind); n > 0 {
+				out["disk: "+kind.String()] += n
 			}
 		}
 	}

@@ -50,6 +50,7 @@ const maxFlights = 4
 
 // Submit implements broker.Disk.
 func (m *machine) Submit(j job.Job) {
+	m.w.check.Submitted(m.id, j)
 	n := j.Lane()
 	l := &m.lanes[n]
 	l.queue = append(l.queue, j)
@@ -195,7 +196,7 @@ func (m *machine) tellResults(n job.Lane) {
 	life := m.life
 	for _, r := range t.results {
 		if r.Recovered != nil {
-			m.w.check.Recovered(r.Recovered, m.clean, m.closing)
+			m.w.check.Recovered(m.id, r.Recovered, m.clean, m.closing)
 			m.closing = false
 			m.w.noteRecovery(r.Recovered)
 		}

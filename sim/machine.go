@@ -11,16 +11,28 @@ import (
 
 	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/sim/kernel"
 	"github.com/pawlbroker/pawl/sim/simdisk"
+	"github.com/pawlbroker/pawl/sim/simnet"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/job"
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
+// mind is what decides on a machine: a *broker.Node.
+type mind interface {
+	Step(broker.Event)
+	NextWake() clock.Instant
+	Ready() (missing string, ok bool)
+	Table() *partition.Table
+	Image() metadata.Image
+}
+
 // machine is the computer under one node: its disk, its clock, its lanes of
-// disk work, and its end of the network (door.go). It takes the place of
+// disk work, and its end of the network (door.go, peers.go). It takes the place of
 // broker/host and broker/tcp.
 //
 // A job is run whole, at an instant after its lane was free, together with
@@ -34,9 +46,8 @@ type machine struct {
 
 	// Of the process that runs now; node is nil if none does.
 	life     uint64 // counts processes; what an earlier one scheduled is void
-	node     *broker.Node
+	node     mind
 	work     runner
-	born     clock.Instant
 	lanes    [job.Lanes]lane
 	flightID uint64
 	lookups  []job.Result // results of reads by slot; free ones have no Job
@@ -49,12 +60,17 @@ type machine struct {
 	clean    bool  // the process before it stopped as asked
 	excuses  int64 // disk faults that had struck when the process began
 	drops    int64 // what disk.Drops said then
-	door     door
+	front    door  // to clients
+	back     door  // to other nodes
+	peers    *peers
+	held     []arrival // while the process is paused
+	time     timepiece
+	disks    *rand.Rand
 
 	pausedUntil clock.Instant
 	slowUntil   clock.Instant
 	wallOffset  int64 // milliseconds
-	disks       *rand.Rand
+	ppm         int64 // of the clock of every process
 
 	cleanly  bool // the last process stopped as asked, and none was started since
 	closing  bool // the store was closed, or was being, since it was last opened
@@ -63,6 +79,7 @@ type machine struct {
 	failed   error
 	wasFull  bool // the disk has been full
 	spoiled  bool // bits have flipped or sectors broken
+	wiped    bool // it has had another disk
 }
 
 // What happens to a machine. The life it belongs to is in the low half of the
@@ -77,7 +94,11 @@ const (
 	whatLookupDone
 	whatWake
 	whatFlush
+	whatFlushPeer
 	whatResume
+	whatPeerLink
+	whatPeerTimer
+	whatPeerEvents
 )
 
 func (m *machine) after(d time.Duration, what kernel.What, n uint64) {
@@ -94,7 +115,7 @@ func (m *machine) Happen(what kernel.What, arg uint64) {
 		m.boot()
 		return
 	case what == whatResume:
-		m.door.resume()
+		m.resume()
 		return
 	case m.node == nil:
 		return
@@ -124,9 +145,70 @@ func (m *machine) Happen(what kernel.What, arg uint64) {
 			m.step(broker.Wake{})
 		}
 	case whatFlush:
-		m.door.flush(n)
+		m.front.flush(n)
+	case whatFlushPeer:
+		m.back.flush(n)
+	case whatPeerLink:
+		m.peers.links[n].dial()
+	case whatPeerTimer:
+		m.peers.timeout(n)
+	case whatPeerEvents:
+		m.peers.events()
 	}
 }
+
+// arrival is what the network brought to a process.
+type arrival struct {
+	to   interface{ handle(arrival) }
+	conn simnet.ConnID
+	kind arrivalKind
+	why  simnet.Reason
+	data []byte
+}
+
+type arrivalKind uint8
+
+const (
+	opened arrivalKind = iota
+	received
+	closed
+)
+
+// arrive takes what the network brings. A process that does not run takes it
+// later.
+func (m *machine) arrive(a arrival) {
+	if m.paused() || len(m.held) > 0 {
+		m.held = append(m.held, a)
+		return
+	}
+	a.to.handle(a)
+}
+
+// resume handles what was held back.
+func (m *machine) resume() {
+	if m.paused() {
+		return
+	}
+	held := m.held
+	m.held = nil
+	for _, a := range held {
+		if m.node == nil {
+			return
+		}
+		a.to.handle(a)
+	}
+}
+
+// nodeID is the node's id: machines are numbered from 0, nodes from 1.
+func (m *machine) nodeID() metadata.NodeID { return metadata.NodeID(m.id + 1) }
+
+// host is the machine's number on the network.
+func (m *machine) host() simnet.Host { return simnet.Host(m.id) }
+
+func hostOf(node metadata.NodeID) simnet.Host { return simnet.Host(node - 1) }
+
+// who is a node's name in traces, and of its host on the network.
+func who(node metadata.NodeID) string { return fmt.Sprintf("n%d", node) }
 
 func (m *machine) paused() bool { return m.pausedUntil > m.w.k.Now() }
 
@@ -137,7 +219,7 @@ func (m *machine) boot() {
 	}
 	k := m.w.k
 	m.life++
-	m.born = k.Now()
+	m.time = timepiece{world: k.Now(), ppm: m.ppm}
 	m.lanes = [job.Lanes]lane{}
 	m.lookups, m.free = nil, nil
 	m.wakeAt = clock.Never
@@ -145,7 +227,6 @@ func (m *machine) boot() {
 	m.excuses, m.drops = m.struck(), m.disk.Drops()
 	m.clean, m.cleanly = m.cleanly, false
 	m.disks = k.Stream("disk", uint64(m.id), m.life)
-	m.door = door{m: m}
 	m.work = newRunner(m.disk, m.w.storageConfig())
 	k.Trace.Event(m.who, "boot", m.life, 0, 0)
 	env := broker.Env{
@@ -153,13 +234,28 @@ func (m *machine) boot() {
 		Rand: k.Stream("node", uint64(m.id), m.life),
 		Stop: func(reason error) { m.stopped, m.reason = true, reason },
 	}
-	m.w.net.Listen(m.id, &m.door)
-	m.guard(func() { m.node = broker.New(m.w.nodeConfig(), env) })
+	m.front, m.back = door{m: m, port: simnet.ClientPort}, door{m: m, port: simnet.PeerPort}
+	m.w.net.Listen(m.host(), simnet.ClientPort, &m.front)
+	if len(m.w.machines) > 1 {
+		m.time.local = clock.Instant(k.Stream("clock", uint64(m.id), m.life).Int64N(int64(time.Hour)))
+		m.peers = &peers{m: m, rng: k.Stream("peers", uint64(m.id), m.life)}
+		env.Peers = m.peers
+		m.w.net.Listen(m.host(), simnet.PeerPort, &m.back)
+	}
+	m.guard(func() { m.node = m.w.mind(m, env) })
 	m.afterStep()
 }
 
 // Now implements broker.Clock. A node's time begins with its process.
-func (m *machine) Now() clock.Instant { return m.w.k.Now() - m.born }
+func (m *machine) Now() clock.Instant { return m.time.now(m.w.k.Now()) }
+
+// drift changes how fast the clock is.
+func (m *machine) drift(ppm int64) {
+	m.ppm = ppm
+	m.time.set(m.w.k.Now(), ppm)
+	m.wakeAt = clock.Never
+	m.afterStep()
+}
 
 // Wall implements broker.Clock.
 func (m *machine) Wall() record.Timestamp { return m.w.wall() + record.Timestamp(m.wallOffset) }
@@ -187,6 +283,7 @@ func (m *machine) step(ev broker.Event) {
 		if _, ok := done.Job.(job.Close); ok && done.Err != nil {
 			m.served = false // it stops all the same, without the mark of a clean stop
 		}
+		m.w.check.Done(m.id, done.Result)
 	}
 	m.guard(func() { m.node.Step(ev) })
 	m.afterStep()
@@ -198,6 +295,14 @@ func (m *machine) traceEvent(ev broker.Event) {
 	switch ev := ev.(type) {
 	case broker.Request:
 		t.Event(m.who, "request", ev.Caller.Conn, ev.Caller.Seq, uint64(ev.Body.Key())<<16|uint64(ev.Body.GetVersion()))
+	case broker.PeerReply:
+		bad := uint64(0)
+		if ev.Err != nil {
+			bad = 1
+		}
+		t.Event(m.who, "reply", uint64(ev.From), uint64(ev.Call), bad)
+	case broker.PeerDown:
+		t.Event(m.who, "peer down", uint64(ev.Peer), 0, 0)
 	case broker.JobDone:
 		bad := uint64(0)
 		if ev.Err != nil {
@@ -252,7 +357,7 @@ func (m *machine) afterStep() {
 		m.failures = 0
 	}
 	if at := m.node.NextWake(); at != clock.Never {
-		if due := max(m.born+at, m.w.k.Now()); due < m.wakeAt {
+		if due := max(m.time.due(at), m.w.k.Now()); due < m.wakeAt {
 			m.wakeAt = due
 			m.w.k.At(due, m, whatWake, m.life)
 		}
@@ -296,7 +401,7 @@ func (m *machine) exit(reason error) {
 		m.failed = reason
 	}
 	m.end()
-	m.w.net.Exit(m.id)
+	m.w.net.Exit(m.host())
 	// After giving up over its disk a process may be started again at once, and
 	// then reads what the page cache holds, synced or not; or the machine is.
 	if reason != nil && k.Stream("exit", uint64(m.id), m.life).IntN(2) == 0 {
@@ -305,6 +410,11 @@ func (m *machine) exit(reason error) {
 		m.disk = m.disk.Kill()
 	}
 	if m.failures >= 8 && m.spoiled {
+		if len(m.w.machines) > 1 {
+			m.w.count("operator replaced a disk")
+			m.replaceDisk()
+			return
+		}
 		m.dead = true
 		k.Trace.Say(m.who, "cannot be started any more")
 		return
@@ -315,8 +425,8 @@ func (m *machine) exit(reason error) {
 // end drops the process.
 func (m *machine) end() {
 	m.w.beforeEnd(m)
-	m.node, m.work = nil, runner{}
-	m.door = door{m: m}
+	m.node, m.work, m.peers = nil, runner{}, nil
+	m.front, m.back, m.held = door{m: m}, door{m: m}, nil
 	m.pausedUntil = 0
 	m.life++
 }
@@ -335,7 +445,7 @@ func (m *machine) powerOff() {
 	m.w.count("power cut")
 	m.w.k.Trace.Event(m.who, "power off", 0, 0, 0)
 	m.end()
-	m.w.net.PowerOff(m.id)
+	m.w.net.PowerOff(m.host())
 	m.disk = m.disk.Crash(m.w.k.Stream("crash", uint64(m.id), m.life))
 	m.reboot()
 }
@@ -348,8 +458,21 @@ func (m *machine) kill() {
 	m.w.count("kill")
 	m.w.k.Trace.Event(m.who, "kill", 0, 0, 0)
 	m.end()
-	m.w.net.Exit(m.id)
+	m.w.net.Exit(m.host())
 	m.disk = m.disk.Kill()
+	m.reboot()
+}
+
+// replaceDisk ends the process, if there is one, and starts another with an empty
+// disk.
+func (m *machine) replaceDisk() {
+	m.w.k.Trace.Event(m.who, "disk replaced", 0, 0, 0)
+	m.end()
+	m.w.net.Exit(m.host())
+	m.disk = m.disk.Wipe()
+	m.cleanly, m.closing, m.failures = false, false, 0
+	m.wiped = true
+	m.w.check.Wiped(m.id)
 	m.reboot()
 }
 

@@ -1,18 +1,16 @@
-// Package sim runs a node, its disk, its network and its clients on one
+// Package sim runs nodes, their disks, their network and their clients on one
 // goroutine, from one seed: the same seed and configuration give the same run,
-// to the bit. The node, storage and the wire codec are the ones that ship;
+// to the bit. The nodes, storage and the wire codec are the ones that ship;
 // what surrounds them is made here, and fails as FAULTS.md says.
 package sim
 
 import (
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/clock"
-	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/linearizability/history"
 	"github.com/pawlbroker/pawl/sim/check"
 	"github.com/pawlbroker/pawl/sim/client"
@@ -30,7 +28,6 @@ import (
 const (
 	topicName = "log"
 	clusterID = "c2ltdWxhdGVkLWNsdXN0ZQ" // 22 characters of URL-safe base64
-	nodeID    = 1
 
 	setupLimit = 60 * time.Second // simulated, for a topic to be created
 	healLimit  = 60 * time.Second // simulated, for everything to end well once faults have
@@ -49,15 +46,16 @@ const (
 
 // World is one run.
 type World struct {
-	k       *kernel.Kernel
-	cfg     swarm.Config
-	net     *simnet.Net
-	machine *machine
-	check   *check.Checker
-	faults  faults
+	k        *kernel.Kernel
+	cfg      swarm.Config
+	net      *simnet.Net
+	machines []*machine
+	mind     func(*machine, broker.Env) mind
+	check    *check.Checker
+	faults   faults
 
 	load     workloads.Workload
-	sessions []*client.Session
+	clusters []*client.Cluster // as clients see it; several may share one
 	actors   []*client.Actor
 	pipes    []*client.Pipeline
 	passer   *client.Passer // may be nil
@@ -93,20 +91,15 @@ type Result struct {
 // Only one run may go on in a process at a time, because marks are counted in
 // one place.
 func Run(seed uint64, cfg swarm.Config, trace io.Writer) (Result, error) {
-	w := &World{
-		k: kernel.New(seed), cfg: cfg, check: check.New(),
-		counts: map[string]int64{}, reached: map[string]int64{},
-	}
+	w := newWorld(seed, cfg)
 	if trace != nil {
 		w.k.Trace.Print(trace)
 	}
 	assert.CountReached(func(mark string) { w.reached[mark]++ })
 	defer assert.CountReached(nil)
-	w.net = simnet.New(w.k, simnet.Config{
-		MinDelay: 20 * time.Microsecond, MaxDelay: time.Duration(cfg.NetMicros) * time.Microsecond, SplitPercent: int(cfg.SplitPercent),
-	})
-	w.machine = &machine{w: w, id: 0, who: "n1", disk: simdisk.New()}
-	w.machine.boot()
+	for _, m := range w.machines {
+		m.boot()
+	}
 	if w.setUp() {
 		w.loaded()
 		w.healed()
@@ -115,6 +108,27 @@ func Run(seed uint64, cfg swarm.Config, trace io.Writer) (Result, error) {
 	result := w.result(seed)
 	return result, w.k.Trace.Flush()
 }
+
+// newWorld returns a world whose machines are not started.
+func newWorld(seed uint64, cfg swarm.Config) *World {
+	w := &World{
+		k: kernel.New(seed), cfg: cfg, check: check.New(int(cfg.Nodes)),
+		counts: map[string]int64{}, reached: map[string]int64{},
+	}
+	w.mind = func(m *machine, env broker.Env) mind { return broker.New(w.nodeConfig(m), env) }
+	w.net = simnet.New(w.k, simnet.Config{
+		MinDelay: 20 * time.Microsecond, MaxDelay: time.Duration(cfg.NetMicros) * time.Microsecond, SplitPercent: int(cfg.SplitPercent),
+	})
+	for i := range int(cfg.Nodes) {
+		m := &machine{w: w, id: i, disk: simdisk.New()}
+		m.who = who(m.nodeID())
+		w.machines = append(w.machines, m)
+	}
+	return w
+}
+
+// clientHost is where a client runs.
+func clientHost(i int) simnet.Host { return simnet.Host(swarm.MostNodes + i) }
 
 // ended says whether there is no point in going on.
 func (w *World) ended() bool { return w.check.First() != nil }
@@ -135,20 +149,58 @@ func (w *World) runUntil(limit time.Duration, done func() bool) bool {
 	return false
 }
 
-// setUp waits for the node and creates the topic.
+// setUp waits for the nodes and creates the topic.
 func (w *World) setUp() bool {
-	for i := range w.cfg.Sessions {
-		w.sessions = append(w.sessions, client.NewSession(w.k, w.net, int(i), 0,
+	var hosts []simnet.Host
+	for _, m := range w.machines {
+		hosts = append(hosts, m.host())
+	}
+	for i := range int(w.cfg.Sessions) {
+		w.clusters = append(w.clusters, client.NewCluster(w.k, w.net, i, clientHost(i), hosts,
 			time.Duration(w.cfg.PatienceMillis)*time.Millisecond, w.breach))
 	}
-	client.CreateTopic(w.k, w.sessions[0], topicName, int32(w.partitions()), map[string]string{
-		"segment.bytes": fmt.Sprint(w.cfg.SegmentBytes),
-	}, func() { w.created = true })
-	if !w.runUntil(setupLimit, func() bool { return w.created }) && !w.ended() {
+	topic := client.NewTopic{Name: topicName, Partitions: int32(w.partitions()), Replication: int16(w.cfg.Replication),
+		Configs: map[string]string{"segment.bytes": fmt.Sprint(w.cfg.SegmentBytes)}}
+	if len(w.machines) > 1 {
+		topic.Configs["min.insync.replicas"] = fmt.Sprint(w.cfg.MinISR)
+		if !w.runUntil(setupLimit, w.joined) && !w.ended() {
+			w.stuck = "the cluster was not formed in time"
+			return false
+		}
+	}
+	client.CreateTopic(w.k, w.clusters[0], topic, func() { w.created = true })
+	if !w.runUntil(setupLimit, func() bool { return w.created && w.knows() }) && !w.ended() {
 		w.stuck = "the topic was not created in time"
 		return false
 	}
 	return !w.ended()
+}
+
+// joined says whether every node serves, and the cluster takes all of them for
+// good.
+func (w *World) joined() bool {
+	for _, m := range w.machines {
+		if m.node == nil || !m.ready() {
+			return false
+		}
+		if b, ok := w.check.Newest().Broker(m.nodeID()); !ok || b.Fenced {
+			return false
+		}
+	}
+	return true
+}
+
+// knows says whether every node knows the topic.
+func (w *World) knows() bool {
+	for _, m := range w.machines {
+		if m.node == nil {
+			return false
+		}
+		if _, ok := m.node.Image().Topic(topicName); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *World) breach(what string) { w.check.Violate("the protocol is kept", "%s", what) }
@@ -172,15 +224,15 @@ func (w *World) loaded() {
 		RestartPercent: int(w.cfg.RestartPercent), CompressedIn10: int(w.cfg.Compressed), Wall: w.wall,
 	}
 	for i := range load.Clients() {
-		w.actors = append(w.actors, client.NewActor(w.k, w.session(i), history.Client(i), load, w.check, clients))
+		w.actors = append(w.actors, client.NewActor(w.k, w.cluster(i), history.Client(i), load, w.check, clients))
 	}
 	for i := range int(w.cfg.Pipelines) {
 		id := load.Clients() + i
-		w.pipes = append(w.pipes, client.NewPipeline(w.k, w.session(id), history.Client(id), w.pipePartition(), w.check, clients))
+		w.pipes = append(w.pipes, client.NewPipeline(w.k, w.cluster(id), history.Client(id), w.pipePartition(), w.check, clients))
 	}
-	w.tail = client.NewTail(w.k, w.session(load.Clients()+len(w.pipes)), topicName, w.partitions(), w.check, clients)
+	w.tail = client.NewTail(w.k, w.cluster(load.Clients()+len(w.pipes)), topicName, w.partitions(), w.check, clients)
 	if id := load.Clients() + len(w.pipes) + 1; w.cfg.Passers > 0 {
-		w.passer = client.NewPasser(w.k, w.session(id), history.Client(id), w.cfg.SegmentBytes, w.check, clients,
+		w.passer = client.NewPasser(w.k, w.cluster(id), history.Client(id), w.cfg.SegmentBytes, int16(w.cfg.Replication), w.check, clients,
 			func(what string) { w.check.Violate("a new topic has nothing of an old one", "%s", what) })
 	}
 	w.faults.begin(w)
@@ -196,75 +248,8 @@ func (w *World) pipePartition() history.Partition {
 	return history.Partition{Topic: topicName, Index: int32(w.cfg.Partitions)}
 }
 
-// session is the one that a client has, perhaps with others.
-func (w *World) session(i int) *client.Session { return w.sessions[i%len(w.sessions)] }
-
-// healed waits until every operation has ended and everything is read, without
-// faults; then stops the node in good order and starts it once more.
-func (w *World) healed() {
-	if w.ended() {
-		return
-	}
-	m := w.machine
-	limit := healLimit
-	if m.spoiled {
-		limit = spoiledLimit // what cannot be read will not be, however long one waits
-	}
-	w.rest(true)
-	if m.node != nil && !m.spoiled && w.anyDamage() {
-		// A read failed, and the log was not served from then on. An operator
-		// starts the node again.
-		w.count("started again after a read error")
-		m.kill()
-	}
-	done := w.runUntil(limit, func() bool { return w.idle() || m.dead })
-	if done && !m.dead {
-		// Requests that nobody waits for any more are still on their way.
-		w.runUntil(settle, func() bool { return false })
-		w.load.Finish()
-		w.rest(false)
-		w.tail.Steady()
-		w.tail.Forget()
-		done = w.runUntil(limit, func() bool {
-			return w.load.Finished() && w.idle() && w.tail.Done(int(w.cfg.Partitions)) || m.dead
-		})
-	}
-	if w.ended() {
-		return
-	}
-	for _, a := range w.actors {
-		a.Retire()
-	}
-	w.tail.Retire()
-	if !done || m.dead {
-		if !m.spoiled {
-			w.stuck = w.whatIsStuck()
-		}
-		for _, a := range w.actors {
-			a.GiveUp()
-		}
-		return
-	}
-	m.shutdown()
-	stopped := w.runUntil(healLimit, func() bool { return !m.stopping || m.node == nil })
-	if w.ended() {
-		return
-	}
-	if !stopped {
-		w.stuck = "the node did not stop when asked"
-		return
-	}
-	if !w.runUntil(healLimit, func() bool { return m.dead || m.node != nil && m.ready() }) && !w.ended() && !m.dead {
-		w.stuck = "the node did not start again after it had stopped"
-	}
-	if m.node != nil {
-		w.check.Table(m.node.Table())
-	}
-}
-
-func (w *World) anyDamage() bool {
-	return slices.ContainsFunc(w.machine.node.Table().Status(), func(s partition.Status) bool { return s.Damage != nil })
-}
+// cluster is the one that a client has, perhaps with others.
+func (w *World) cluster(i int) *client.Cluster { return w.clusters[i%len(w.clusters)] }
 
 func (w *World) rest(resting bool) {
 	for _, a := range w.actors {
@@ -292,27 +277,6 @@ func (w *World) idle() bool {
 	return w.passer == nil || w.passer.Idle()
 }
 
-func (w *World) whatIsStuck() string {
-	state := "is not running"
-	if w.machine.node != nil {
-		state, _ = w.machine.node.Ready()
-	}
-	for i, a := range w.actors {
-		if op, busy := a.Busy(); busy {
-			return fmt.Sprintf("the node is %s; client %d waits for %s", state, i, op)
-		}
-	}
-	for i, p := range w.pipes {
-		if !p.Idle() {
-			return fmt.Sprintf("the node is %s; pipeline %d has batches that are not acknowledged", state, i)
-		}
-	}
-	if w.passer != nil && !w.passer.Idle() {
-		return "the node is " + state + "; a topic that is to be deleted is not"
-	}
-	return "the node is " + state + "; not everything could be read"
-}
-
 func (m *machine) ready() bool {
 	_, ok := m.node.Ready()
 	return ok
@@ -321,20 +285,23 @@ func (m *machine) ready() bool {
 // afterStep looks at a node.
 func (w *World) afterStep(m *machine) {
 	w.steps++
-	switch {
-	case m.node == nil:
-	case w.steps%tableEvery == 0:
-		w.check.Table(m.node.Table())
-	default:
-		w.check.Step(m.node.Table())
+	if m.node == nil {
+		return
+	}
+	w.check.Image(m.id, m.node.Image())
+	if w.steps%tableEvery == 0 {
+		w.check.Table(m.id, m.node.Table())
+	} else {
+		w.check.Step(m.id, m.node.Table())
 	}
 }
 
 // beforeEnd looks at a node that is about to be no more.
 func (w *World) beforeEnd(m *machine) {
 	if m.node != nil {
-		w.check.Table(m.node.Table())
+		w.check.Table(m.id, m.node.Table())
 	}
+	w.check.Ended(m.id)
 }
 
 func (w *World) noteRecovery(r *storage.Recovered) {
@@ -351,8 +318,8 @@ func (w *World) wall() record.Timestamp {
 	return wallStart + record.Timestamp(w.k.Now()/clock.Instant(time.Millisecond))
 }
 
-func (w *World) nodeConfig() broker.Config {
-	c := broker.DefaultConfig(nodeID, clusterID)
+func (w *World) nodeConfig(m *machine) broker.Config {
+	c := broker.DefaultConfig(m.nodeID(), clusterID)
 	c.CheckpointBytes, c.SnapshotEntries = w.cfg.CheckpointBytes, uint64(w.cfg.SnapshotEntries)
 	return c
 }

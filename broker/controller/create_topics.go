@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -71,11 +72,14 @@ type Refusal struct {
 }
 
 // AutoCreate is the request by which a broker has topics created that somebody
-// asked for who may have that.
+// asked for who may have that, a name once or more.
 func AutoCreate(names []string) *kmsg.CreateTopicsRequest {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.Version = 7
-	for _, name := range names {
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
 		t := kmsg.NewCreateTopicsRequestTopic()
 		t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
 		req.Topics = append(req.Topics, t)

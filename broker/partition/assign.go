@@ -118,7 +118,8 @@ func (t *Table) add(top Topic, id storage.LogID, rec *storage.RecoveredLog, at M
 
 // Drop gives up a partition because of err, which is what its waiting requests
 // are told. If remove is set the log is deleted: the metadata say that this node
-// has no replica of it any more.
+// has no replica of it any more. Else it stays as it is, and must not be assigned
+// again by this process.
 func (t *Table) Drop(id storage.LogID, remove bool, err error, at Moment, out *Out) {
 	p := t.partition(id)
 	if p == nil {
@@ -129,6 +130,9 @@ func (t *Table) Drop(id storage.LogID, remove bool, err error, at Moment, out *O
 	if tp.open--; tp.open == 0 {
 		delete(t.topics, tp.Name)
 		delete(t.ids, tp.ID)
+	}
+	if n := p.replica.InFlight(); n > 0 {
+		t.leaving[id] += n
 	}
 	var ro replica.Out
 	p.replica.Resign(err, &ro)
@@ -196,6 +200,7 @@ func (t *Table) spoil(p *Partition, err error, at Moment, out *Out) {
 	}
 	out.Lines = append(out.Lines, Line{slog.LevelError, "partition is damaged and not served", attrs})
 	out.Damaged = append(out.Damaged, p.log())
+	t.report(p, at, out)
 	t.news(p, false, at, out)
 	t.repair(p, out)
 	t.follow(p, at, out)
@@ -210,8 +215,7 @@ func (t *Table) repair(p *Partition, out *Out) {
 	}
 	assert.Reached("partition: damaged log given up")
 	out.Lines = append(out.Lines, Line{slog.LevelWarn, "damaged log is given up, to be fetched from the leader", p.attrs()})
-	p.replica.Reset()
-	out.Jobs = append(out.Jobs, job.Reset{Log: p.log()})
+	t.reset(p, 0, out)
 }
 
 // attrs name the partition in a line.

@@ -41,7 +41,7 @@ type ProgressTo struct {
 	To          metadata.NodeID
 	Log         storage.LogID
 	LeaderEpoch record.LeaderEpoch
-	Durable     record.Offset
+	Durable     record.Offset // or replica.Lost: the log is damaged
 }
 
 // follow says from where on the partition is to be fetched.
@@ -63,14 +63,18 @@ func (t *Table) follow(p *Partition, at Moment, out *Out) {
 }
 
 // report tells the leader how far the partition is on disk, if it does not know.
+// A log that is damaged is none.
 func (t *Table) report(p *Partition, at Moment, out *Out) {
-	if p.damage != nil {
-		return
+	durable, ok := replica.Lost, false
+	if p.damage == nil {
+		durable, ok = p.replica.Progress(&t.node, at.Now)
+	} else {
+		ok = p.replica.Lose(&t.node, at.Now)
 	}
-	if durable, ok := p.replica.Progress(&t.node, at.Now); ok {
+	if ok {
 		out.Progress = append(out.Progress, ProgressTo{p.replica.Leader(), p.log(), p.replica.Epoch(), durable})
-		t.note(p) // it may have to be said again
 	}
+	t.note(p) // it may have to be said again
 }
 
 // Received takes what a leader answered about a partition to a fetch from where
@@ -98,8 +102,33 @@ func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wi
 		moves = len(got.Batches) > 0 || got.Bad != nil
 	}
 	t.moved(p, was, &ro, at, out)
-	if moves {
+	switch {
+	case moves && t.followed > t.cfg.FollowMaxBytes:
+		t.holdBack(p)
+	case moves:
 		t.follow(p, at, out)
+	}
+}
+
+// holdBack lets a partition wait for its turn to be fetched again: the disk is
+// behind with what was fetched.
+func (t *Table) holdBack(p *Partition) {
+	assert.Reached("partition: a follower waits for its disk")
+	t.held = append(t.held, p)
+}
+
+// letGo has partitions fetched again that were held back, once the disk has
+// caught up. The first to be held back is the first.
+func (t *Table) letGo(at Moment, out *Out) {
+	if len(t.held) == 0 || t.followed > t.cfg.FollowMaxBytes/2 {
+		return
+	}
+	held := t.held
+	t.held = nil
+	for _, p := range held {
+		if t.partition(p.log()) == p {
+			t.follow(p, at, out)
+		}
 	}
 }
 
@@ -139,10 +168,6 @@ func (t *Table) append(p *Partition, batches []record.Batch, at Moment, out *Out
 	}, Fetched: true})
 }
 
-// FollowedBytes is how many bytes that were fetched from leaders are on their way
-// to the disk. Whoever fetches stops while they are too many.
-func (t *Table) FollowedBytes() int64 { return t.followed }
-
 // cut drops what the leader's log does not have.
 func (t *Table) cut(p *Partition, got *wire.FetchedPartition, at Moment, out *Out) {
 	d := got.Diverging
@@ -171,49 +196,70 @@ func (t *Table) startOver(p *Partition, got *wire.FetchedPartition, out *Out) {
 	out.Lines = append(out.Lines, Line{slog.LevelInfo, "log ends before the leader's begins, and starts over there",
 		append(p.attrs(), slog.Int64("offset", int64(got.LogStart)), slog.Int64("log_end", int64(p.replica.LogEnd())))})
 	t.Stats.Truncations++
+	t.reset(p, got.LogStart, out)
+}
+
+// reset lets a log begin anew. Nothing of what was known of its producers may get
+// into a checkpoint that comes after it.
+func (t *Table) reset(p *Partition, start record.Offset, out *Out) {
 	p.replica.Reset()
-	out.Jobs = append(out.Jobs, job.Reset{Log: p.log(), Start: got.LogStart})
+	p.producers = producer.State{}
+	out.Jobs = append(out.Jobs, job.Reset{Log: p.log(), Start: start})
 }
 
 // truncated takes the result of a truncation or a reset.
 func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out) {
 	p := t.partition(id)
-	if p == nil {
+	if t.left(id) || p == nil {
 		return
 	}
 	was := p.marks()
 	var ro replica.Out
-	if res.Err != nil {
+	cut, isCut := res.Job.(job.Truncate)
+	if res.Err != nil && !cut.Replay {
 		p.replica.TruncateFailed(at.Now.Add(spaceRetry), &ro)
 		t.moved(p, was, &ro, at, out)
-		if errors.As(res.Err, new(*storage.DamageError)) {
-			t.spoil(p, res.Err, at, out)
-			return
-		}
 		t.follow(p, at, out)
+		t.spoilIfDamaged(p, res.Err, at, out)
 		return
 	}
-	p.view = res.View
-	switch j := res.Job.(type) {
-	case job.Reset:
-		p.producers, p.damage = producer.State{}, nil
-	case job.Truncate:
-		if !j.Replay && !p.producers.Exact(res.View.End()) {
-			assert.Reached("partition: producers rebuilt from the log")
-			out.Jobs = append(out.Jobs, job.Truncate{Log: id, End: res.View.End(), Replay: true})
-			return
-		}
-		if err := t.rollback(p, j, res, at); err != nil {
-			p.replica.Truncated(res.View.Start(), res.View.End(), epochsOf(res.View), &ro)
-			t.moved(p, was, &ro, at, out)
-			t.spoil(p, err, at, out)
-			return
-		}
+	if isCut && !cut.Replay && !p.producers.Exact(res.View.End()) {
+		assert.Reached("partition: producers rebuilt from the log")
+		p.view = res.View
+		out.Jobs = append(out.Jobs, job.Truncate{Log: id, End: res.View.End(), Replay: true})
+		return
 	}
+	err := res.Err
+	switch {
+	case isCut && err == nil:
+		err = t.rollback(p, cut, res, at)
+	case !isCut:
+		p.damage = nil
+	}
+	p.view = res.View
 	p.replica.Truncated(res.View.Start(), res.View.End(), epochsOf(res.View), &ro)
 	t.touch(p)
 	t.moved(p, was, &ro, at, out)
 	t.follow(p, at, out)
+	if err != nil {
+		t.spoilIfDamaged(p, err, at, out)
+	}
+}
+
+// left reports whether a result is of a job of a partition that was dropped and
+// that this node has a replica of again.
+func (t *Table) left(id storage.LogID) bool {
+	n := t.leaving[id]
+	switch {
+	case n == 0:
+		return false
+	case n == 1:
+		delete(t.leaving, id)
+	default:
+		t.leaving[id] = n - 1
+	}
+	assert.Reached("partition: result of a job of a replica before this one")
+	return true
 }
 
 // rollback makes the producer state that of the log that is left.

@@ -84,7 +84,8 @@ func decisionOf(err error) replica.Decision {
 		return replica.Accepted
 	case errors.Is(err, metadata.ErrIneligibleReplica), errors.Is(err, metadata.ErrInvalidRequest):
 		return replica.Refused
-	case errors.Is(err, metadata.ErrInvalidUpdateVersion), errors.Is(err, replica.ErrFencedEpoch),
+	case errors.Is(err, metadata.ErrInvalidUpdateVersion), errors.Is(err, metadata.ErrNewLeaderElected),
+		errors.Is(err, replica.ErrFencedEpoch), errors.Is(err, metadata.ErrFencedLeaderEpoch),
 		errors.Is(err, metadata.ErrUnknownTopicID), errors.Is(err, metadata.ErrUnknownTopic):
 		return replica.Outdated
 	}

@@ -262,9 +262,10 @@ func (t *Table) appended(j job.Append, res job.Result, at Moment, out *Out) {
 			t.followed -= int64(len(b))
 		}
 	}
+	t.letGo(at, out)
 	p := t.partition(j.Log)
-	if p == nil {
-		return // the topic is gone, and everyone who waited was told
+	if t.left(j.Log) || p == nil {
+		return // the partition is gone, and everyone who waited was told
 	}
 	was := p.marks()
 	var ro replica.Out

@@ -41,6 +41,9 @@ type Config struct {
 	ProducerExpiry time.Duration
 	// FetchMaxBytes bounds what one fetch may ask for. Kafka: fetch.max.bytes.
 	FetchMaxBytes int64
+	// FollowMaxBytes is how many bytes that were fetched from leaders may be on
+	// their way to the disk before no more are fetched, about.
+	FollowMaxBytes int64
 	// MaxLag is how long an in-sync follower may be behind before its leader has it
 	// taken out. Kafka: replica.lag.time.max.ms.
 	MaxLag time.Duration
@@ -59,7 +62,7 @@ type Config struct {
 // brokers and consumers name racks.
 func DefaultConfig() Config {
 	return Config{
-		ProducerExpiry: 24 * time.Hour, FetchMaxBytes: 55 << 20, MaxLag: 30 * time.Second, Retry: 200 * time.Millisecond,
+		ProducerExpiry: 24 * time.Hour, FetchMaxBytes: 55 << 20, FollowMaxBytes: 64 << 20, MaxLag: 30 * time.Second, Retry: 200 * time.Millisecond,
 		RackAware: true, Sessions: session.DefaultConfig(),
 	}
 }
@@ -71,6 +74,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("producer.id.expiration.ms %v, want at least 1 s", c.ProducerExpiry)
 	case c.FetchMaxBytes < 1024:
 		return fmt.Errorf("fetch.max.bytes %d, want at least 1024", c.FetchMaxBytes)
+	case c.FollowMaxBytes < 1024:
+		return fmt.Errorf("bytes on their way to a follower's disk %d, want at least 1024", c.FollowMaxBytes)
 	case c.MaxLag < time.Second:
 		return fmt.Errorf("replica.lag.time.max.ms %v, want at least 1 s", c.MaxLag)
 	case c.Retry < time.Millisecond:
@@ -114,7 +119,9 @@ type Line struct {
 	Attrs []slog.Attr
 }
 
-func (o *Out) reply(c wire.Caller, r wire.Response) { o.Replies = append(o.Replies, Reply{Caller: c, Response: r}) }
+func (o *Out) reply(c wire.Caller, r wire.Response) {
+	o.Replies = append(o.Replies, Reply{Caller: c, Response: r})
+}
 
 // Stats counts what the table did. The node owns it; it is never reset.
 type Stats struct {
@@ -183,8 +190,10 @@ type Table struct {
 	reads      map[job.Ticket]read
 	lookups    map[job.Ticket]lookup
 	lastTicket job.Ticket
-	expireAt   clock.Instant // when old producers are forgotten next
-	followed   int64         // bytes of appends in flight that leaders sent
+	expireAt   clock.Instant         // when old producers are forgotten next
+	followed   int64                 // bytes of appends in flight that leaders sent
+	held       []*Partition          // to be fetched again when those are fewer; some may be gone
+	leaving    map[storage.LogID]int // results to come of partitions that were dropped
 
 	sessions    *session.Cache
 	fetches     map[*session.Session]*fetch // that are not answered yet
@@ -213,6 +222,7 @@ func New(cfg Config, rng *rand.Rand) *Table {
 		node:    replica.Node{Self: metadata.NoNode, MaxLag: cfg.MaxLag, Retry: cfg.Retry},
 		reads:   make(map[job.Ticket]read),
 		lookups: make(map[job.Ticket]lookup),
+		leaving: make(map[storage.LogID]int),
 
 		sessions: session.New(cfg.Sessions, rng),
 		fetches:  make(map[*session.Session]*fetch),
@@ -222,10 +232,24 @@ func New(cfg Config, rng *rand.Rand) *Table {
 	}
 }
 
-// Configure gives a topic another configuration.
-func (t *Table) Configure(name string, cfg metadata.TopicConfig) {
-	if tp := t.topics[name]; tp != nil {
-		tp.Config = cfg
+// Configure gives a topic another configuration. The image that it comes from is
+// the table's.
+func (t *Table) Configure(name string, cfg metadata.TopicConfig, at Moment, out *Out) {
+	tp := t.topics[name]
+	if tp == nil {
+		return
+	}
+	tp.Config = cfg
+	for _, p := range tp.partitions {
+		if p == nil || !p.replica.Leading() {
+			continue
+		}
+		if mp, ok := t.image.Partition(tp.ID, p.index); ok {
+			was := p.marks()
+			var ro replica.Out
+			p.replica.SetMinISR(max(1, t.image.EffectiveMinISR(mp)), &t.node, at.Now, &ro)
+			t.moved(p, was, &ro, at, out)
+		}
 	}
 }
 

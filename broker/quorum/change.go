@@ -13,8 +13,9 @@ import (
 )
 
 // How the members change. The leader proposes one change at a time, and the next
-// once it was handed out: first who is left of an earlier incarnation goes, then
-// who has caught up votes, then who asks to join follows.
+// once it was handed out: first who is left of an earlier incarnation goes, and
+// who shall not vote no longer does, then who has caught up votes, then who asks
+// to join follows.
 
 var (
 	// ErrChanging says that another change of the members is under way. It is
@@ -53,8 +54,8 @@ func (q *Quorum) AddVoter(node NodeID, out *Out) (Ticket, error) {
 }
 
 // RemoveVoter asks for a voter to be none, and not to be made one again because
-// it is a configured controller. It goes on following. If it is the leader,
-// another is elected. The ticket is as AddVoter's. KIP-853: RemoveRaftVoter.
+// it is a configured controller. It goes on following. If it is the leader, it
+// hands over first. The ticket is as AddVoter's. KIP-853: RemoveRaftVoter.
 func (q *Quorum) RemoveVoter(node NodeID, out *Out) (Ticket, error) {
 	if !q.Leading() {
 		return 0, ErrNotLeader
@@ -73,6 +74,8 @@ func (q *Quorum) RemoveVoter(node NodeID, out *Out) (Ticket, error) {
 		return 0, fmt.Errorf("%w: node %d has a new disk", ErrChanging, node)
 	case !q.enoughWithout(votes[0].id):
 		return 0, fmt.Errorf("%w: node %d", ErrTooFew, node)
+	case votes[0].id == q.id: // the next leader does it
+		return q.proposeChange(change{changesNone, q.id, wishNoVote}, out)
 	case newest.id != votes[0].id:
 		return q.proposeChange(change{dropMember, votes[0].id, wishNoVote}, out)
 	}
@@ -105,7 +108,7 @@ func (q *Quorum) proposeChange(c change, out *Out) (Ticket, error) {
 	q.lastTicket++
 	ticket := q.lastTicket
 	if !q.step(c, ticket) {
-		return 0, ErrNotLeader
+		return 0, fmt.Errorf("%w: the leader hands over", ErrChanging)
 	}
 	q.run(out)
 	return ticket, nil
@@ -119,7 +122,7 @@ func (q *Quorum) step(c change, ticket Ticket) bool {
 		{Type: raftpb.EntryConfChangeV2.Enum(), Data: c.encode()},
 	}})
 	if err != nil {
-		return false
+		return false // it is handing over
 	}
 	q.changing = true
 	q.pending = append(q.pending, proposal{term: Term(term), ticket: ticket, change: true})
@@ -149,7 +152,7 @@ func (q *Quorum) maintain(out *Out) bool {
 	if !q.Leading() || q.changing {
 		return false
 	}
-	for _, c := range [...]func(*Out) (change, bool){q.dropOld, q.promote, q.letIn} {
+	for _, c := range [...]func(*Out) (change, bool){q.dropOld, q.demote, q.promote, q.letIn} {
 		if c, ok := c(out); ok {
 			return q.step(c, 0)
 		}
@@ -157,13 +160,40 @@ func (q *Quorum) maintain(out *Out) bool {
 	return false
 }
 
-// dropOld removes an incarnation that a later one has taken the place of.
+// dropOld removes an incarnation that a later one takes the place of. If it
+// votes, the later one must have caught up; then the old one goes first, because
+// to count on one node more, which just lost a disk, is no help.
 func (q *Quorum) dropOld(*Out) (change, bool) {
 	for _, m := range q.members.members {
 		newest, _ := q.members.newest(nodeOf(m.id))
-		if newest.id != m.id && (!m.voter || newest.voter) && m.id != q.id {
-			assert.Reached("quorum: an old incarnation is gone")
-			return change{what: dropMember, id: m.id}, true
+		if newest.id == m.id || m.id == q.id {
+			continue
+		}
+		c := change{what: dropMember, id: m.id}
+		if vote, wished := q.members.wished(nodeOf(m.id)); m.voter && !newest.voter && (!wished || vote) {
+			if q.isThere(m.id) || !q.caughtUp(newest.id) || !q.enoughWithout(m.id) {
+				continue
+			}
+			c.wish = wishVote
+		}
+		assert.Reached("quorum: an old incarnation is gone")
+		return c, true
+	}
+	return change{}, false
+}
+
+// demote makes a learner of a voter that an operator wants to be none. A leader
+// does not do that to itself: others might not know yet that it counts no more,
+// and could not win against what it alone has.
+func (q *Quorum) demote(*Out) (change, bool) {
+	for _, m := range q.members.members {
+		vote, wished := q.members.wished(nodeOf(m.id))
+		switch {
+		case !m.voter || !wished || vote || !q.enoughWithout(m.id):
+		case m.id == q.id:
+			q.handOver()
+		default:
+			return change{what: addLearner, id: m.id}, true
 		}
 	}
 	return change{}, false
@@ -179,8 +209,9 @@ func (q *Quorum) promote(*Out) (change, bool) {
 	return change{}, false
 }
 
-// shallVote reports whether a learner is to vote: because it was asked for, or
-// it is configured to, or its node did before it lost its disk.
+// shallVote reports whether a learner is to vote: because it was asked for, also
+// by the node's having voted before it lost its disk, or because it is configured
+// to.
 func (q *Quorum) shallVote(m member) bool {
 	node := nodeOf(m.id)
 	if newest, _ := q.members.newest(node); newest.id != m.id {
@@ -188,7 +219,7 @@ func (q *Quorum) shallVote(m member) bool {
 	}
 	for _, old := range q.members.members {
 		if old.voter && nodeOf(old.id) == node {
-			return !q.isThere(old.id)
+			return false // it goes first
 		}
 	}
 	if vote, ok := q.members.wished(node); ok {

@@ -73,6 +73,30 @@ func (q *Quorum) Suspect(node NodeID, now clock.Instant, out *Out) {
 	q.run(out)
 }
 
+// Resign has the leader hand over to another voter, if one is there: as before a
+// stop that was asked for. Until it has, and for an election timeout at most, it
+// takes no proposals. On another node it does nothing.
+func (q *Quorum) Resign(now clock.Instant, out *Out) {
+	q.now = now
+	if q.Leading() {
+		q.handOver()
+	}
+	q.run(out)
+}
+
+// handOver gives the lead to the voter that is there and has the most.
+func (q *Quorum) handOver() {
+	var to, match uint64
+	for _, id := range q.members.ids(true) {
+		if p, ok := q.progress(id); ok && id != q.id && q.isThere(id) && p.Match > match && nodeOf(id) != q.cfg.ID {
+			to, match = id, p.Match
+		}
+	}
+	if to != 0 && q.node.BasicStatus().LeadTransferee == raft.None {
+		q.node.TransferLeader(to)
+	}
+}
+
 func (q *Quorum) hasten(ticks int) {
 	spread := hasteTicks * q.cfg.Tick
 	q.election.at = q.now.Add(time.Duration(ticks)*q.cfg.Tick + time.Duration(q.rand.Int64N(int64(spread))))

@@ -4,8 +4,10 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/storage/assert"
 )
 
 // How several configured controllers found one quorum.
@@ -26,8 +28,9 @@ import (
 //     the loss of all other controllers' disks as well.
 //
 // A quorum is named by its founder's id, and messages name the quorum, so that a
-// node which was left behind in a foundation that failed is found out, and does
-// not take part in what it does not know.
+// node which was left behind in a foundation that failed does not take part in
+// what it does not know. If it never voted there, it leaves as soon as the leader
+// of another quorum counts on it: where there is a leader there is a majority.
 //
 // A node that is in no quorum, or not heard of by its leader, asks to join.
 
@@ -122,6 +125,8 @@ func (q *Quorum) takeWord(m Message, out *Out) {
 		q.takeJoin(m, out)
 	case refuseWord:
 		q.takeRefuse(m, out)
+	case commitWord:
+		q.takeCommitted(m)
 	}
 }
 
@@ -142,10 +147,11 @@ func (q *Quorum) takeHello(m Message, out *Out) {
 			q.hello(m.From, out)
 		}
 		q.mayFound()
-	case q.compacted == foundingIndex && q.history[0].members.voter(w.id):
-		q.say(m.From, &word{kind: foundWord, id: q.id, members: q.history[0].members}, out)
 	default:
 		q.hello(m.From, out)
+		if q.compacted == foundingIndex && q.history[0].members.voter(w.id) {
+			q.say(m.From, &word{kind: foundWord, id: q.id, members: q.history[0].members}, out)
+		}
 	}
 }
 
@@ -209,6 +215,24 @@ func (q *Quorum) foundedWith(ms membership, out *Out) {
 	}
 	q.election.hastes = maxHastes
 	q.hasten(0)
+}
+
+// mayLeave reports whether m shows that this node is in a quorum that nothing
+// will come of, and in which it has promised nothing.
+func (q *Quorum) mayLeave(m Message) bool {
+	switch m.body.GetType() {
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
+		return q.hard.vote == 0 && q.hard.term == foundingTerm && q.last() == foundingIndex && !q.node.HasReady()
+	}
+	return false
+}
+
+// leave makes this node one that belongs to no quorum.
+func (q *Quorum) leave(out *Out) {
+	assert.Reached("quorum: a foundation that failed is left")
+	q.left = false
+	q.written = hardState{}
+	q.ask(&saving{save: &Save{Replace: true, Records: [][]byte{encodeIdentity(q.id)}}, left: true}, out)
 }
 
 // takeJoin is for the leader; another node passes it on.

@@ -29,6 +29,8 @@ type word struct {
 	members membership // in a found
 	address string     // in a join
 	why     reason     // in a refuse
+	index   uint64     // in a committed
+	term    uint64     // of the entry at index
 }
 
 const (
@@ -37,6 +39,7 @@ const (
 	foundWord   = 3 // "the quorum is founded, and you are in it"
 	joinWord    = 4 // "I want to follow", passed on to the leader
 	refuseWord  = 5 // "no"
+	commitWord  = 6 // "this entry is committed", to who wants to lead
 )
 
 type reason byte
@@ -72,6 +75,9 @@ func (m Message) String() string {
 	case joinWord:
 		return head + fmt.Sprintf("join id=%s address=%q", showID(w.id), w.address)
 	}
+	if w.kind == commitWord {
+		return head + fmt.Sprintf("committed index=%d term=%d", w.index, w.term)
+	}
 	return head + fmt.Sprintf("refuse id=%s why=%d", showID(w.id), w.why)
 }
 
@@ -101,6 +107,8 @@ func (m Message) Marshal() []byte {
 		b = append(binary.AppendUvarint(b, uint64(len(w.address))), w.address...)
 	case refuseWord:
 		b = append(b, byte(w.why))
+	case commitWord:
+		b = binary.AppendUvarint(binary.AppendUvarint(b, w.index), w.term)
 	}
 	return b
 }
@@ -148,10 +156,12 @@ func UnmarshalMessage(b []byte) (Message, error) {
 		if w.why == 0 || w.why > lastReason {
 			f.fail()
 		}
+	case commitWord:
+		w.index, w.term = f.next(), f.next()
 	default:
 		f.fail()
 	}
-	sender := w.kind == helloWord || w.kind == foundWord
+	sender := w.kind == helloWord || w.kind == foundWord || w.kind == commitWord
 	if f.bad || len(f.b) > 0 || !isRaftID(w.id) || m.quorum != 0 && !isRaftID(m.quorum) || m.From == m.To || sender && nodeOf(w.id) != m.From {
 		return Message{}, fmt.Errorf("quorum message of kind %d and %d bytes is malformed", b[0], len(b))
 	}

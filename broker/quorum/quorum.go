@@ -138,6 +138,7 @@ type Quorum struct {
 	saving    *saving   // nil unless a Save is outstanding
 	retryAt   clock.Instant
 	found     *membership // to be saved next: the quorum's foundation
+	left      bool        // to be saved next: that this node is in no quorum any more
 	compact   *Snapshot   // to be saved next
 	compacted Index       // of the latest durable snapshot
 	inbox     inbox       // what came while a Save was outstanding
@@ -181,6 +182,7 @@ type saving struct {
 	ready   *raft.Ready
 	compact *Snapshot
 	found   *membership
+	left    bool
 }
 
 // New returns a quorum that goes on from what was saved, oldest first. With
@@ -230,6 +232,7 @@ func (q *Quorum) begin(p past, out *Out) error {
 	q.hard = p.hard
 	q.store = raft.NewMemoryStorage()
 	q.members = p.snapshot.members
+	q.applied, q.appliedTerm, q.compacted = 0, 0, 0
 	q.history = []historical{{Index(p.snapshot.index), q.members}}
 	if p.founded() {
 		check(q.store.ApplySnapshot(p.snapshot.proto()))
@@ -240,13 +243,23 @@ func (q *Quorum) begin(p past, out *Out) error {
 		}
 	}
 	check(q.store.Append(p.entries))
-	check(q.store.SetHardState(p.hard.proto()))
-	node, err := raft.NewRawNode(&raft.Config{
+	return q.startRaft(nil)
+}
+
+// startRaft begins to ask raft. Unless there is a membership it has that of the
+// snapshot, and hands out the entries after it.
+func (q *Quorum) startRaft(ms *membership) error {
+	check(q.store.SetHardState(q.hard.proto()))
+	cfg := &raft.Config{
 		ID: q.id, Storage: q.store, ElectionTick: q.cfg.ElectionTicks, HeartbeatTick: 1,
 		PreVote: true, CheckQuorum: true, DisableProposalForwarding: true, StepDownOnRemoval: true,
 		MaxSizePerMsg: 1 << 20, MaxCommittedSizePerReady: math.MaxUint64, MaxInflightMsgs: 256, MaxInflightBytes: 16 << 20,
 		Logger: logger{q.cfg.Log},
-	})
+	}
+	if ms != nil {
+		cfg.Storage, cfg.Applied = resumed{q.store, ms.confState()}, uint64(q.applied)
+	}
+	node, err := raft.NewRawNode(cfg)
 	if err != nil {
 		return fmt.Errorf("quorum: %w", err)
 	}
@@ -334,6 +347,9 @@ func (q *Quorum) Saved(out *Out) {
 		q.compactedTo(s.compact)
 	case s.found != nil:
 		q.foundedWith(*s.found, out)
+	case s.left:
+		check(q.begin(past{id: q.id}, out))
+		q.greet(out)
 	case s.ready != nil:
 		q.keep(s.ready)
 		q.finish(s.ready, out)

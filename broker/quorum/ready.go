@@ -13,6 +13,8 @@ func (q *Quorum) run(out *Out) {
 	for q.saving == nil {
 		q.open(out)
 		switch {
+		case q.left:
+			q.leave(out)
 		case q.compact != nil && q.compact.Index <= q.compacted:
 			q.compact = nil // a peer's snapshot came first
 		case q.found != nil && q.founded():

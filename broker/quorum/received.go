@@ -80,7 +80,7 @@ func (q *Quorum) take(m Message, out *Out) {
 		q.takeWord(m, out)
 		return
 	}
-	if m.body.GetTo() != q.id || !q.sameQuorum(m, out) {
+	if m.body.GetTo() != q.id || q.left || !q.sameQuorum(m, out) {
 		return
 	}
 	q.hear(m.body.GetFrom())
@@ -92,6 +92,9 @@ func (q *Quorum) take(m Message, out *Out) {
 	}
 	if q.fromLeader(m.body) {
 		q.leaderHeard()
+	}
+	if t := m.body.GetType(); t == raftpb.MsgPreVote || t == raftpb.MsgVote {
+		q.tellCommitted(m, out)
 	}
 }
 
@@ -115,6 +118,9 @@ func (q *Quorum) sameQuorum(m Message, out *Out) bool {
 		return m.body.GetType() == raftpb.MsgAppResp || m.body.GetType() == raftpb.MsgHeartbeatResp
 	case !q.founded():
 		return true
+	case q.mayLeave(m):
+		q.left = true
+		return false
 	}
 	q.warn(m.From, warnQuorum, out)
 	return false

@@ -33,7 +33,7 @@ type MemberStatus struct {
 // Members returns who belongs to the quorum, as of the last entry handed out, by
 // node. It is empty before this node belongs to one.
 func (q *Quorum) Members() []Member {
-	var list []Member
+	list := []Member{}
 	for _, m := range q.members.members {
 		list = append(list, Member{nodeOf(m.id), incarnationOf(m.id), m.voter})
 	}

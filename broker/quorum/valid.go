@@ -42,16 +42,19 @@ func validBody(m *raftpb.Message) error {
 			return fmt.Errorf("%w: a context of %d bytes", errNotSaid, n)
 		}
 		return nil
-	case raftpb.MsgVote, raftpb.MsgPreVote:
-		if len(m.GetContext()) > 0 {
-			return fmt.Errorf("%w: a vote with a context", errNotSaid)
+	case raftpb.MsgVote:
+		if c := string(m.GetContext()); c != "" && c != handedOver {
+			return fmt.Errorf("%w: a vote with the context %q", errNotSaid, c)
 		}
 		return nil
-	case raftpb.MsgAppResp, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+	case raftpb.MsgAppResp, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:
 		return nil
 	}
 	return fmt.Errorf("%w: it is not for between nodes", errNotSaid)
 }
+
+// handedOver is what raft adds to a candidacy that the leader wants.
+const handedOver = "CampaignTransfer"
 
 // validEntries checks that the entries of a MsgApp could stand in one log, after
 // the entry that the message names.
@@ -87,6 +90,9 @@ func (q *Quorum) fits(m *raftpb.Message) bool {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		// Who belongs to no quorum has no say in it.
 		return q.founded()
+	case raftpb.MsgTimeoutNow:
+		st := q.node.BasicStatus()
+		return st.Lead == m.GetFrom() && st.GetTerm() == m.GetTerm() && q.votes()
 	case raftpb.MsgHeartbeat:
 		return m.GetCommit() <= q.last()
 	case raftpb.MsgAppResp:

@@ -33,6 +33,7 @@ type world struct {
 
 	leaders  map[Term]NodeID
 	reigning map[uint64]bool // quorums that had a leader
+	founded  map[uint64]bool // quorums that somebody belonged to
 	chosen   map[Index]string
 	top      Index    // the highest that was handed out, by anyone
 	promise  []string // data whose ticket came back
@@ -48,6 +49,7 @@ type plan struct {
 	voters, others     int
 	wipes, ops, cramps bool // lost disks; operators who add and remove voters; slow disks and networks
 	reliable           bool // no message is lost, and nothing crashes
+	storm              bool // much goes wrong at once, and some nodes lose their disks again and again
 }
 
 // actor is one node.
@@ -90,13 +92,22 @@ func (e *events) Pop() any {
 
 func newWorld(t testing.TB, seed uint64, p plan, trace io.Writer) *world {
 	w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 7)), trace: trace, plan: p, calm: p.reliable,
-		leaders: map[Term]NodeID{}, reigning: map[uint64]bool{}, chosen: map[Index]string{}, lost: map[string]bool{}, warnings: map[string]int{}}
+		leaders: map[Term]NodeID{}, reigning: map[uint64]bool{}, founded: map[uint64]bool{}, chosen: map[Index]string{}, lost: map[string]bool{}, warnings: map[string]int{}}
 	for id := range NodeID(p.voters + p.others) {
 		a := &actor{id: id}
 		w.nodes = append(w.nodes, a)
 		w.after(w.upTo(200*time.Millisecond), func() { w.start(a) })
 	}
-	w.after(w.upTo(time.Second), w.mischief)
+	if p.storm {
+		order := w.rng.Perm(p.voters)
+		if w.chance(50) { // the founder
+			i := slices.Index(order, 0)
+			order[0], order[i] = 0, order[0]
+		}
+		w.after(0, func() { w.rage(order) })
+	} else {
+		w.after(w.upTo(time.Second), w.mischief)
+	}
 	w.after(w.upTo(time.Second), w.work)
 	return w
 }
@@ -166,7 +177,7 @@ func (w *world) call(a *actor, do func(q *Quorum, out *Out)) {
 }
 
 func (w *world) act(a *actor, out *Out) {
-	fmt.Fprintf(w.trace, "%d %d %s\n", w.now, a.id, showOut(out))
+	w.note(a, out)
 	if out.Save != nil {
 		w.write(a, out.Save)
 	}
@@ -210,11 +221,25 @@ func (w *world) act(a *actor, out *Out) {
 	}
 	if out.Members != nil {
 		w.moves++
+		w.founded[a.q.members.quorum] = true
 	}
 	for _, warning := range out.Warnings {
 		w.warnings[warning.Text]++
 	}
 	w.rewake(a)
+}
+
+// note writes down what came out, for comparing.
+func (w *world) note(a *actor, out *Out) {
+	fmt.Fprintln(w.trace, w.now, a.id, out.Committed, out.Lost, out.Unknown, out.Reads, out.LostReads, out.Leader == nil, out.Members, out.Joining, out.Warnings)
+	if out.Save != nil {
+		for _, r := range out.Save.Records {
+			w.trace.Write(r)
+		}
+	}
+	for _, m := range out.Messages {
+		w.trace.Write(m.Marshal())
+	}
 }
 
 func (w *world) committed(a *actor, e Entry) {
@@ -322,6 +347,10 @@ func (w *world) send(m Message) {
 		delay := w.upTo(5 * time.Millisecond)
 		if !w.calm {
 			switch {
+			case w.plan.storm && w.chance(45):
+				continue
+			case w.plan.storm && w.chance(20):
+				delay = w.upTo(4 * time.Second)
 			case w.chance(4):
 				continue
 			case w.chance(4):
@@ -369,7 +398,7 @@ func (w *world) mayBeSaid(a *actor, m Message) {
 	case raftpb.MsgVoteResp:
 		ok = m.body.GetReject() || hard.term > term || hard.term == term && hard.vote == m.body.GetTo()
 	case raftpb.MsgAppResp:
-		ok = m.body.GetReject() || last >= m.body.GetIndex() && hard.term >= term
+		ok = m.body.GetReject() || hard.term > term || last >= m.body.GetIndex() && hard.term >= term
 	case raftpb.MsgApp:
 		ok = hard.term > term || last >= m.body.GetIndex()+uint64(len(m.body.GetEntries())) // one that no longer leads may say what it did not keep
 	}
@@ -383,6 +412,9 @@ func (w *world) any() *actor { return w.nodes[w.rng.IntN(len(w.nodes))] }
 // work is what clients and operators do.
 func (w *world) work() {
 	a := w.any()
+	if l := w.leader(); l != nil && w.chance(50) {
+		a = l
+	}
 	switch k := w.rng.IntN(100); {
 	case k < 60:
 		w.propose(a)
@@ -394,7 +426,7 @@ func (w *world) work() {
 	case k < 96 && w.plan.ops && !w.calm:
 		w.operate()
 	}
-	w.after(w.upTo(30*time.Millisecond), w.work)
+	w.after(w.upTo(100*time.Millisecond), w.work)
 }
 
 func (w *world) propose(a *actor) {
@@ -470,6 +502,10 @@ func (w *world) mischief() {
 		w.after(w.upTo(5*time.Second), func() { a.cut = false })
 	case 6:
 		w.suspect(a)
+	case 9:
+		if l := w.leader(); l != nil {
+			w.call(l, func(q *Quorum, out *Out) { q.Resign(w.now, out) })
+		}
 	case 7, 8:
 		if w.plan.wipes && w.spare(a) {
 			w.wipes++
@@ -478,6 +514,25 @@ func (w *world) mischief() {
 		}
 	}
 	w.after(w.upTo(4*time.Second), w.mischief)
+}
+
+// rage is what goes wrong in a storm: also that any of the first few of a shuffle
+// of the voters, less than half, loses its disk at any moment.
+func (w *world) rage(order []int) {
+	if w.calm {
+		return
+	}
+	a := w.any()
+	wipe := false
+	for _, i := range order[:(len(order)-1)/2] {
+		wipe = wipe || w.nodes[i] == a && w.chance(40)
+	}
+	w.crash(a)
+	if wipe && a.q == nil {
+		w.wipes++
+		a.disk, a.past = nil, past{}
+	}
+	w.after(w.upTo(200*time.Millisecond), func() { w.rage(order) })
 }
 
 // crash ends a process in the middle of what it writes.
@@ -493,7 +548,11 @@ func (w *world) crash(a *actor) {
 	if w.chance(60) {
 		w.suspect(a)
 	}
-	w.after(w.upTo(3*time.Second), func() { w.start(a) })
+	down := 3 * time.Second
+	if w.plan.storm {
+		down = 500 * time.Millisecond
+	}
+	w.after(w.upTo(down), func() { w.start(a) })
 }
 
 // suspect tells the others, sooner or later, that a process is dead.
@@ -537,37 +596,48 @@ func (w *world) settle() {
 		a.cut = false
 		w.start(a)
 	}
-	w.pass(60 * time.Second)
-	var want []Member
-	for _, a := range w.nodes {
-		if a.q == nil {
-			w.t.Fatalf("node %d is down", a.id)
+	w.pass(5 * time.Second) // what is slow ends
+	var wrong string
+	for range 60 {
+		w.pass(time.Second)
+		if wrong = w.wrong(); wrong == "" {
+			break
 		}
 	}
+	if wrong != "" {
+		w.t.Fatalf("a minute after the last fault %s:\n%s", wrong, w.show())
+	}
+	made := len(w.promise)
+	w.pass(2 * time.Second)
+	if len(w.promise) == made {
+		w.t.Fatalf("nothing is agreed on any more:\n%s", w.show())
+	}
+	w.verify(w.leader())
+}
+
+// wrong is what is not as it should be in the end.
+func (w *world) wrong() string {
 	l := w.leader()
 	if l == nil {
-		w.t.Fatalf("nobody leads:\n%s", w.show())
+		return "nobody leads"
 	}
+	var want []Member
 	for _, a := range w.nodes {
-		m, _ := l.q.members.newest(a.id)
 		vote, wished := l.q.members.wished(a.id)
 		if !wished {
 			vote = int(a.id) < w.plan.voters
 		}
-		if m.voter != vote {
-			w.t.Fatalf("node %d votes %t, want %t:\n%s", a.id, m.voter, vote, w.show())
-		}
 		want = append(want, Member{a.id, a.q.Incarnation(), vote})
 	}
 	if got := l.q.Members(); !slices.Equal(got, want) {
-		w.t.Fatalf("members %v, want %v:\n%s", got, want, w.show())
+		return fmt.Sprintf("the members are %v, not %v", got, want)
 	}
-	made := len(w.promise)
-	w.pass(time.Second)
-	if len(w.promise) == made {
-		w.t.Fatalf("nothing is agreed on any more:\n%s", w.show())
+	for _, a := range w.nodes {
+		if a.q.Applied()+5 < w.top {
+			return fmt.Sprintf("node %d is behind", a.id)
+		}
 	}
-	w.verify(l)
+	return ""
 }
 
 // verify compares what everybody has.

@@ -10,12 +10,16 @@ import (
 type pursuit struct {
 	matched  bool          // the leader's log holds all of this one
 	told     record.Offset // the leader's high watermark, or -1
-	reported record.Offset // what it last told its leader, or -1
+	reported record.Offset // what it last told its leader
 	againAt  clock.Instant // when it says so again; clock.Never if the leader knows
 	pausedTo clock.Instant // it does not fetch before; 0 if it may
 }
 
-func newPursuit() *pursuit { return &pursuit{told: -1, reported: -1, againAt: clock.Never} }
+const nothingReported record.Offset = -2
+
+func newPursuit() *pursuit {
+	return &pursuit{told: -1, reported: nothingReported, againAt: clock.Never}
+}
 
 func (f *pursuit) reviewAt() clock.Instant {
 	if f.pausedTo > 0 {
@@ -91,9 +95,26 @@ func (r *Replica) Progress(n *Node, now clock.Instant) (durable record.Offset, o
 	return r.written, true
 }
 
+// Lose makes a follower tell its leader that it cannot follow: its log is
+// damaged. It reports false if that was said, and need not be said again.
+func (r *Replica) Lose(n *Node, now clock.Instant) bool {
+	f := r.pursuit
+	switch {
+	case f == nil:
+		return false
+	case f.reported == Lost && !r.inSync: // the controller has heard
+		f.againAt = clock.Never
+		return false
+	case f.reported == Lost && now < f.againAt:
+		return false
+	}
+	f.matched, f.reported, f.againAt = false, Lost, now.Add(n.Retry)
+	return true
+}
+
 // Forget makes a follower tell its leader again, under another registration.
 func (r *Replica) Forget() {
 	if r.pursuit != nil {
-		r.pursuit.reported = -1
+		r.pursuit.reported, r.pursuit.againAt = nothingReported, clock.Never
 	}
 }

@@ -95,6 +95,9 @@ func (r *Replica) lags(f *follower, n *Node, now clock.Instant) bool {
 }
 
 func (r *Replica) lagsAt(f *follower, n *Node) clock.Instant {
+	if f.lost {
+		return r.reign.since.Add(grace)
+	}
 	return max(max(f.caughtUp, r.reign.since).Add(n.MaxLag), r.reign.since.Add(grace))
 }
 

@@ -79,6 +79,7 @@ type follower struct {
 	// What it reported in this leader epoch, in a process that had registered as
 	// epoch. Another process may have lost what this one had.
 	epoch    metadata.BrokerEpoch
+	lost     bool          // its log is damaged: it cannot follow
 	durable  record.Offset // log end on its disk, as far as it agrees with the leader's log; -1 unknown
 	caughtUp clock.Instant // when it last had all that the leader had
 	// At its last report.
@@ -142,6 +143,14 @@ func (r *Replica) decided(n *Node, now clock.Instant, out *Out) {
 	r.propose(n, now, out)
 }
 
+// SetMinISR changes the minimum: its configuration was.
+func (r *Replica) SetMinISR(least int, n *Node, now clock.Instant, out *Out) {
+	if r.reign != nil {
+		r.reign.minISR = min(least, len(r.reign.followers)+1)
+		r.decided(n, now, out)
+	}
+}
+
 // UnderMinISR reports whether a leader has too few in-sync replicas for
 // anything to be committed.
 func (r *Replica) UnderMinISR() bool { return r.reign != nil && r.reign.isr < r.reign.minISR }
@@ -189,14 +198,20 @@ type Report struct {
 	Node        metadata.NodeID
 	BrokerEpoch metadata.BrokerEpoch
 	LeaderEpoch record.LeaderEpoch
-	Durable     record.Offset // log end on its disk, as far as it agrees with the leader's log
+	// Durable is the log end on its disk, as far as it agrees with the leader's
+	// log; or Lost.
+	Durable record.Offset
 }
+
+// Lost is the Durable of a follower whose log is damaged. It should not be in
+// sync.
+const Lost record.Offset = -1
 
 // Reported takes a follower's report. One that another process of the follower
 // made, or that was made in another leader epoch, counts for nothing: its log
 // may be cut meanwhile (KIP-903, KIP-320). It reports whether the report counts.
 func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool {
-	if !r.Leads() || r.reign == nil || p.LeaderEpoch != r.epoch || p.Durable < 0 || p.Durable > r.written {
+	if !r.Leads() || r.reign == nil || p.LeaderEpoch != r.epoch || p.Durable < Lost || p.Durable > r.written {
 		return false
 	}
 	f, ok := r.reign.follower(p.Node)
@@ -204,10 +219,16 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 		return false
 	}
 	if p.BrokerEpoch > f.epoch {
-		f.epoch, f.durable, f.holds, f.endThen = p.BrokerEpoch, -1, false, -1
+		f.epoch, f.durable, f.holds, f.lost, f.endThen = p.BrokerEpoch, -1, false, false, -1
 		if !f.inSync {
 			f.caughtUp = longAgo
 		}
+	}
+	if f.lost = p.Durable == Lost; f.lost {
+		f.durable, f.holds, f.endThen, f.caughtUp = -1, false, -1, longAgo
+		r.propose(n, now, out)
+		r.check()
+		return true
 	}
 	keepsUp := true
 	switch {

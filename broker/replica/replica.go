@@ -208,6 +208,14 @@ func (r *Replica) Resign(err error, out *Out) {
 	r.fail(0, err, out)
 }
 
+// InFlight is how many results of appends, cuts and resets are yet to come.
+func (r *Replica) InFlight() int {
+	if r.busy {
+		return len(r.flights) + 1
+	}
+	return len(r.flights)
+}
+
 // CheckLeader compares the leader epoch that a request was made under with the
 // replica's, which must be the leader. NoEpoch agrees with every epoch.
 //

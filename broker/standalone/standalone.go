@@ -104,7 +104,7 @@ func Start(cfg Config, log *slog.Logger) (*Broker, error) {
 }
 
 func (b *Broker) start(cfg Config, log *slog.Logger) error {
-	cfg.Node.ClusterID = b.dir.ClusterID
+	cfg.Node.ClusterID, cfg.Node.DataDir = b.dir.ClusterID, cfg.DataDir
 	if err := errors.Join(cfg.Node.Validate(), cfg.Storage.Validate()); err != nil {
 		return err
 	}

@@ -36,14 +36,19 @@ var apis = [...]Range{
 	{kmsg.DescribeACLs, 1, 1, 3},
 	{kmsg.DescribeConfigs, 1, 1, 4},
 	{kmsg.AlterConfigs, 0, 0, 2},
+	{kmsg.DescribeLogDirs, 1, 1, 4},
 	{kmsg.CreatePartitions, 0, 0, 3},
 	{kmsg.ElectLeaders, 0, 0, 2},
 	{kmsg.IncrementalAlterConfigs, 0, 0, 1},
 	{kmsg.AlterPartitionAssignments, 0, 0, 1},
 	{kmsg.ListPartitionReassignments, 0, 0, 0},
+	{kmsg.DescribeQuorum, 0, 0, 2},
 	{kmsg.DescribeCluster, 0, 0, 2},
+	{kmsg.DescribeProducers, 0, 0, 0},
 	{kmsg.UnregisterBroker, 0, 0, 0},
 	{kmsg.DescribeTopicPartitions, 0, 0, 0},
+	{kmsg.AddRaftVoter, 0, 0, 0},
+	{kmsg.RemoveRaftVoter, 0, 0, 0},
 }
 
 // APIs is every API that pawl serves, by key.

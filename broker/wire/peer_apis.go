@@ -5,9 +5,12 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 // peerAPIs has every API that nodes serve each other, by key, and nobody else.
 // None is advertised: both sides are pawl, and say their version in a hello.
 //
-// An Envelope's content may be any request of a client (apis.go).
+// An Envelope's content may be any request of a client (apis.go). CreateTopics
+// without one is of a broker itself, for a topic that is created because somebody
+// names it.
 var peerAPIs = [...]Range{
 	{kmsg.Fetch, 17, 17, 17},
+	{kmsg.CreateTopics, 7, 7, 7},
 	{kmsg.AlterPartition, 3, 3, 3},
 	{kmsg.Envelope, 0, 0, 0},
 	{kmsg.BrokerRegistration, 4, 4, 4},

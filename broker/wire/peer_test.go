@@ -29,8 +29,10 @@ func said() []kmsg.Request {
 	SetTag(&heartbeat.UnknownTags, FirstTag+1, -5)
 	ids := kmsg.NewPtrAllocateProducerIDsRequest()
 	ids.BrokerID = 2
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.Version, create.TimeoutMillis = 7, 5
 	return []kmsg.Request{
-		fetch, alter, registration, heartbeat, ids,
+		fetch, alter, registration, heartbeat, ids, create,
 		&PeerHello{ClusterID: "c", Node: 2, Incarnation: metadata.IncarnationID{1}, Version: "v", Refused: "r"},
 		&QuorumMessages{From: 2, Messages: [][]byte{{1}, {}, {2, 3}}},
 		&Progress{Node: 2, BrokerEpoch: 4, Partitions: []ProgressPartition{{metadata.TopicID{7}, 1, 2, 3}, {}}},
@@ -49,13 +51,14 @@ func TestWhatNodesSayToEachOtherIsReadAsItWasMeant(t *testing.T) {
 		if got.Peer != 2 || got.Forwarded || got.Correlation != 7 || got.ClientID != "node" || !bytes.Equal(peerFrame(got.Body), peerFrame(sent)) {
 			t.Errorf("%T: got %+v", sent, got)
 		}
-		if _, _, err := Decode(peerFrame(sent), decompressed); !errors.Is(err, ErrUnsupportedVersion) {
+		_, named := sender(sent)
+		if _, clients := sent.(*kmsg.CreateTopicsRequest); clients == named {
+			t.Errorf("%T says who sent it: %t", sent, named)
+		}
+		if _, _, err := Decode(peerFrame(sent), decompressed); named && !errors.Is(err, ErrUnsupportedVersion) {
 			t.Errorf("%T from a client: %v", sent, err)
 		}
-		if _, said := sender(sent); !said {
-			t.Errorf("%T does not say who sent it", sent)
-		}
-		if _, _, err := DecodePeer(peerFrame(sent), 3, decompressed); !errors.Is(err, ErrMalformed) {
+		if _, _, err := DecodePeer(peerFrame(sent), 3, decompressed); named && !errors.Is(err, ErrMalformed) {
 			t.Errorf("%T of node 2 from node 3: %v", sent, err)
 		}
 		for cut := range peerFrame(sent) {
@@ -102,7 +105,7 @@ func TestLinksKeepBulkAwayFromControl(t *testing.T) {
 		switch sent.(type) {
 		case *kmsg.FetchRequest:
 			want = LinkFetch
-		case *kmsg.AllocateProducerIDsRequest:
+		case *kmsg.AllocateProducerIDsRequest, *kmsg.CreateTopicsRequest:
 			want = LinkForward
 		}
 		if got := LinkOf(sent); got != want {

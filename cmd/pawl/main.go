@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/pawlbroker/pawl/cmd/pawl/cli"
+	"github.com/pawlbroker/pawl/cmd/pawl/cluster"
 	"github.com/pawlbroker/pawl/cmd/pawl/dev"
 	"github.com/pawlbroker/pawl/cmd/pawl/offline"
 	"github.com/pawlbroker/pawl/cmd/pawl/serve"
@@ -20,6 +21,6 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	app := cli.New(os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 	root := app.Root()
-	root.AddCommand(serve.Command(app), dev.Command(app), offline.Check(app), offline.Dump(app))
+	root.AddCommand(serve.Command(app), dev.Command(app), cluster.Command(app), offline.Check(app), offline.Dump(app))
 	os.Exit(app.Execute(ctx, root, os.Args[1:]))
 }

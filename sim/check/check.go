@@ -11,7 +11,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pawlbroker/pawl/broker/partition"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/linearizability/history"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/record"
@@ -28,11 +28,19 @@ type Checker struct {
 	first *Violation
 	parts map[history.Partition]*log
 	ids   map[record.ProducerID]record.ProducerEpoch
-	lives map[storage.LogID]*life
+	nodes []*node
 
-	// Damage is what the node said is damaged, by partition; such a partition
-	// may lose what it had, but not serve anything else in its place.
+	truths map[storage.LogID]*truth
+	names  map[history.Partition]storage.LogID // latest
+	hashes map[metadata.Offset]uint64          // of images
+	newest metadata.Image                      // that any node has had
+
+	// Damage is what is damaged beyond repair, by partition; such a partition may
+	// lose what it had, but not serve anything else in its place. With more than
+	// one replica nothing is.
 	Damage map[history.Partition]string
+	// Beyond says that clocks were beyond the bound that reads rest on.
+	Beyond bool
 	// Rotten says that bits were flipped, or sectors broken, on a running
 	// machine, so that bytes may go bad after the node has checked them.
 	Rotten bool
@@ -69,23 +77,21 @@ func identify(b record.Batch, base record.Offset) batch {
 	}
 }
 
-// life is what a node has shown of a log since it started, and before.
-type life struct {
-	topic         string
-	highWatermark record.Offset
-	logStart      record.Offset
-	epoch         record.LeaderEpoch
-	hashedAt      record.Offset // the end of the log that producers is the hash of
-	producers     uint64
+// New returns a checker of a run with so many nodes.
+func New(nodes int) *Checker {
+	c := &Checker{
+		parts: map[history.Partition]*log{}, ids: map[record.ProducerID]record.ProducerEpoch{},
+		truths: map[storage.LogID]*truth{}, names: map[history.Partition]storage.LogID{},
+		hashes: map[metadata.Offset]uint64{}, Damage: map[history.Partition]string{},
+	}
+	for i := range nodes {
+		c.nodes = append(c.nodes, &node{id: metadata.NodeID(i + 1), lives: map[storage.LogID]*life{}})
+	}
+	return c
 }
 
-// New returns a checker of a run.
-func New() *Checker {
-	return &Checker{
-		parts: map[history.Partition]*log{}, ids: map[record.ProducerID]record.ProducerEpoch{},
-		lives: map[storage.LogID]*life{}, Damage: map[history.Partition]string{},
-	}
-}
+// lone says whether a node is the whole cluster.
+func (c *Checker) lone() bool { return len(c.nodes) == 1 }
 
 // Violate records a violation, unless there is one.
 func (c *Checker) Violate(check, format string, args ...any) {
@@ -117,6 +123,21 @@ func (c *Checker) Acked(p history.Partition, base record.Offset, b record.Batch)
 	c.agree("acknowledged", p, base, identify(b, base))
 }
 
+// known holds what a client was told against what is committed.
+func (c *Checker) known(how string, p history.Partition, base record.Offset, b batch) {
+	t := c.truths[c.names[p]]
+	if t == nil {
+		return // before any node has shown the partition
+	}
+	i, ok := find(t.committed, base)
+	switch {
+	case !ok:
+		c.Violate("what clients know is committed", "%s: %s [%d, %d), committed is what is below %d", p, how, base, b.next, t.highWatermark)
+	case t.committed[i].id != b:
+		c.Violate("one batch per offset", "%s offset %d: committed is %+v, %s %+v", p, base, t.committed[i].id, how, b)
+	}
+}
+
 // agree holds one sight of a batch against all the others.
 func (c *Checker) agree(how string, p history.Partition, base record.Offset, b batch) {
 	l := c.log(p)
@@ -126,6 +147,7 @@ func (c *Checker) agree(how string, p history.Partition, base record.Offset, b b
 	}
 	l.batches[base] = b
 	l.acked = max(l.acked, b.next)
+	c.known(how, p, base, b)
 }
 
 // Spoiled is what a client got that was no batch.
@@ -158,110 +180,6 @@ func (c *Checker) Refused(p history.Partition, what string) {
 	c.Refusals++
 	if c.Damage[p] == "" {
 		c.Violate("a producer in order is not refused", "%s: %s", p, what)
-	}
-}
-
-// Step looks at a node's partitions after an event, at what costs little to see.
-func (c *Checker) Step(t *partition.Table) { t.Glances(c.glance) }
-
-// Table does too, and at what costs more.
-func (c *Checker) Table(t *partition.Table) {
-	for _, s := range t.Status() {
-		c.glance(s.Glance)
-		if s.Damage == nil {
-			was := c.life(s.Log)
-			was.hashedAt, was.producers = s.OnDisk, s.ProducerHash
-		}
-	}
-}
-
-func (c *Checker) life(id storage.LogID) *life {
-	l := c.lives[id]
-	if l == nil {
-		l = &life{}
-		c.lives[id] = l
-	}
-	return l
-}
-
-func (c *Checker) glance(g partition.Glance) {
-	p := history.Partition{Topic: g.Topic, Index: g.Log.Partition}
-	was := c.life(g.Log)
-	switch {
-	case g.Damage != nil:
-		c.damaged(p, g.Damage.Error())
-		return
-	case g.LogStart > g.HighWatermark || g.HighWatermark > g.OnDisk || g.OnDisk > g.LogEnd:
-		c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, g.LogStart, g.HighWatermark, g.OnDisk, g.LogEnd)
-	case g.View.Start() != g.LogStart || g.View.End() < g.OnDisk: // a view is of a whole commit group
-		c.Violate("the node and its store agree", "%s: log start %d, on disk %d, in the store %d to %d", p, g.LogStart, g.OnDisk, g.View.Start(), g.View.End())
-	case g.HighWatermark < was.highWatermark:
-		c.Violate("high watermark does not go back", "%s: from %d to %d", p, was.highWatermark, g.HighWatermark)
-	case g.LogStart < was.logStart:
-		c.Violate("log start does not go back", "%s: from %d to %d", p, was.logStart, g.LogStart)
-	case g.LeaderEpoch < was.epoch:
-		c.Violate("leader epoch does not go back", "%s: from %d to %d", p, was.epoch, g.LeaderEpoch)
-	}
-	if acked := c.log(p).acked; g.HighWatermark < acked {
-		c.Violate("what clients know is committed", "%s: high watermark is %d, clients know of %d", p, g.HighWatermark, acked)
-	}
-	for i := 1; i < len(g.Epochs); i++ {
-		if a, b := g.Epochs[i-1], g.Epochs[i]; a.Epoch >= b.Epoch || a.Start >= b.Start {
-			c.Violate("epochs ascend", "%s: %v", p, g.Epochs)
-		}
-	}
-	was.topic, was.highWatermark, was.logStart, was.epoch = g.Topic, g.HighWatermark, g.LogStart, g.LeaderEpoch
-}
-
-func (c *Checker) damaged(p history.Partition, what string) {
-	if !c.Rotten && c.ReadErrors {
-		return
-	}
-	if !c.Rotten {
-		c.Violate("nothing is damaged unless something damages it", "%s: %s", p, what)
-	}
-	c.Damage[p] = what
-}
-
-// Recovered looks at what a node found on its disk. clean says that the process
-// before it stopped in good order, perhaps that it was at it.
-func (c *Checker) Recovered(r *storage.Recovered, clean, perhaps bool) {
-	if r.Clean && !clean && !perhaps {
-		c.Violate("a crash is not taken for a clean stop", "the store says it was closed")
-	}
-	for i := range r.Logs {
-		l := &r.Logs[i]
-		was, end := c.life(l.ID), l.View.End()
-		p := history.Partition{Topic: was.topic, Index: l.ID.Partition}
-		if l.Damage != nil {
-			c.damaged(p, l.Damage.Error())
-			continue
-		}
-		if acked := c.log(p).acked; end < acked {
-			c.Violate("what was acknowledged is there after a crash", "%s: log end is %d, acknowledged is %d", p, end, acked)
-		}
-		if end < was.highWatermark {
-			c.Violate("what was committed is there after a crash", "%s: log end is %d, high watermark was %d", p, end, was.highWatermark)
-		}
-		hash, err := partition.Replayed(l)
-		switch {
-		case err != nil:
-			c.Violate("producer state can be replayed", "%s: %v", p, err)
-		case end == was.hashedAt && hash != was.producers && end > 0:
-			c.Violate("producer state is the same replayed as live", "%s at %d: %#x, was %#x", p, end, hash, was.producers)
-		}
-	}
-	for _, p := range slices.SortedFunc(maps.Keys(c.parts), history.Partition.Compare) { //pawl:total-order keys of a map are unique
-		there := slices.ContainsFunc(r.Logs, func(l storage.RecoveredLog) bool { return l.ID.Partition == p.Index && c.life(l.ID).topic == p.Topic })
-		if acked := c.parts[p].acked; acked > 0 && !there && c.Damage[p] == "" {
-			c.Violate("what was acknowledged is there after a crash", "%s is gone; acknowledged was %d", p, acked)
-		}
-	}
-	if clean && !r.Clean && !c.Rotten {
-		c.Violate("a clean stop is known at the next start", "the store says it was not")
-	}
-	if clean && r.Groups > 0 && !c.Rotten {
-		c.Violate("a clean start replays nothing", "%d groups of %d bytes", r.Groups, r.Bytes)
 	}
 }
 

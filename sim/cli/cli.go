@@ -74,7 +74,7 @@ type options struct {
 
 func (o *options) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVar(&o.nodes, "nodes", 1, "nodes in the cluster")
+	f.IntVar(&o.nodes, "nodes", 1, "nodes in the cluster, to 7; 0 is for the seed to say")
 	f.StringVar(&o.workload, "workload", "all", "what clients do: all, or names from: appendlog")
 	f.DurationVar(&o.duration, "duration", 2*time.Second, "simulated time with load and faults")
 	f.StringVar(&o.faults, "faults", "all", "all, none, or names separated by commas")
@@ -84,8 +84,8 @@ func (o *options) flags(cmd *cobra.Command) {
 // config is the run of a seed.
 func (o *options) config(seed uint64) (swarm.Config, error) {
 	switch {
-	case o.nodes != 1:
-		return swarm.Config{}, fmt.Errorf("%w: --nodes %d: this build simulates clusters of one node", errUsage, o.nodes)
+	case o.nodes < 0 || o.nodes > swarm.MostNodes:
+		return swarm.Config{}, fmt.Errorf("%w: --nodes %d: want 0 to %d", errUsage, o.nodes, swarm.MostNodes)
 	case o.workload != "all" && o.workload != "appendlog":
 		return swarm.Config{}, fmt.Errorf("%w: --workload %q: there is appendlog", errUsage, o.workload)
 	case o.duration < time.Millisecond:
@@ -95,7 +95,7 @@ func (o *options) config(seed uint64) (swarm.Config, error) {
 	if err != nil {
 		return swarm.Config{}, fmt.Errorf("%w: --faults: %w", errUsage, err)
 	}
-	c := swarm.Draw(seed, o.duration, faults)
+	c := swarm.Draw(seed, o.nodes, o.duration, faults)
 	if err := c.Set(o.set); err != nil {
 		return swarm.Config{}, fmt.Errorf("%w: --set: %w", errUsage, err)
 	}
@@ -105,6 +105,9 @@ func (o *options) config(seed uint64) (swarm.Config, error) {
 // args are the flags again, for a command that repeats a run.
 func (o *options) args() string {
 	s := ""
+	if o.nodes != 1 {
+		s += fmt.Sprintf(" --nodes %d", o.nodes)
+	}
 	if o.duration != 2*time.Second {
 		s += " --duration " + o.duration.String()
 	}

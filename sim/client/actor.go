@@ -43,7 +43,7 @@ type Watcher interface {
 // time.
 type Actor struct {
 	k       *kernel.Kernel
-	session *Session
+	cluster *Cluster
 	id      history.Client
 	load    workloads.Workload
 	watch   Watcher
@@ -70,9 +70,9 @@ const (
 )
 
 // NewActor returns a client whose first turn comes within its think time.
-func NewActor(k *kernel.Kernel, s *Session, id history.Client, load workloads.Workload, watch Watcher, cfg Config) *Actor {
+func NewActor(k *kernel.Kernel, c *Cluster, id history.Client, load workloads.Workload, watch Watcher, cfg Config) *Actor {
 	a := &Actor{
-		k: k, session: s, id: id, load: load, watch: watch, cfg: cfg,
+		k: k, cluster: c, id: id, load: load, watch: watch, cfg: cfg,
 		rng: k.Stream("client", uint64(id)), own: k.Stream("client", uint64(id), 1),
 		sequences: map[history.Partition]record.Sequence{},
 	}
@@ -128,7 +128,7 @@ func (a *Actor) turn() {
 	}
 	a.op = op
 	if a.k.Trace.Wanted() {
-		a.k.Trace.Text(a.session.who, op)
+		a.k.Trace.Text(a.cluster.who, op)
 	}
 	if p, ok := op.(workloads.Append); ok {
 		a.batch = nil
@@ -171,9 +171,9 @@ func (a *Actor) finish(r workloads.Result) {
 	if r.Outcome == history.Unknown {
 		ret = history.Never
 	}
-	a.k.Trace.Event(a.session.who, outcomeNames[r.Outcome], uint64(r.Base), uint64(r.End), uint64(len(r.Records)))
+	a.k.Trace.Event(a.cluster.who, outcomeNames[r.Outcome], uint64(r.Base), uint64(r.End), uint64(len(r.Records)))
 	if r.Note != "" && a.k.Trace.Wanted() {
-		a.k.Trace.Say(a.session.who, r.Note)
+		a.k.Trace.Say(a.cluster.who, r.Note)
 	}
 	a.load.Done(a.id, op, a.call, ret, r)
 	if r.Outcome == history.Failed { // what failed now is likely to fail at once again
@@ -196,26 +196,53 @@ func (a *Actor) listEnd(op workloads.ListEnd) {
 	part := kmsg.NewListOffsetsRequestTopicPartition()
 	part.Partition = op.Partition.Index
 	part.Timestamp = -1
-	part.CurrentLeaderEpoch = -1
+	part.CurrentLeaderEpoch = a.epoch(op.Partition)
 	topic := kmsg.NewListOffsetsRequestTopic()
 	topic.Topic = op.Partition.Topic
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	a.session.Ask(req, func(resp kmsg.Response, err error) {
+	a.askSomebody(op.Partition, req, func(resp kmsg.Response, err error) {
 		if err != nil {
 			a.failed(err.Error())
 			return
 		}
 		r := resp.(*kmsg.ListOffsetsResponse)
 		if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
-			a.session.broken("ListOffsets answers for other partitions than asked")
+			a.cluster.broken("ListOffsets answers for other partitions than asked")
 			a.failed("wrong partitions")
 			return
 		}
 		if p := r.Topics[0].Partitions[0]; p.ErrorCode != 0 {
+			a.refused(op.Partition, p.ErrorCode)
 			a.failed(codeNote(p.ErrorCode))
 		} else {
 			a.finish(workloads.Result{Outcome: history.OK, End: history.Offset(p.Offset)})
 		}
 	})
+}
+
+// epoch is the leader epoch that a question comes with: mostly none, now and
+// then the one that is known (KIP-320).
+func (a *Actor) epoch(p history.Partition) int32 {
+	if a.cluster.Nodes() == 1 || a.own.IntN(3) > 0 {
+		return -1
+	}
+	return a.cluster.Epoch(p)
+}
+
+// askSomebody asks the leader, or now and then another node, which must not
+// answer as if it were.
+func (a *Actor) askSomebody(p history.Partition, req kmsg.Request, answer Answer) {
+	if n := a.cluster.Nodes(); n > 1 && a.own.IntN(30) == 0 {
+		a.cluster.AskNode(a.own.IntN(n), req, answer)
+		return
+	}
+	a.cluster.AskLeader(p, nil, req, answer)
+}
+
+// refused takes note of an error of a partition's leader.
+func (a *Actor) refused(p history.Partition, code int16) {
+	if _, moved := passes(code); moved {
+		a.cluster.Moved(p)
+	}
 }

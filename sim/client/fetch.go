@@ -25,12 +25,12 @@ func (a *Actor) read(op workloads.Read) {
 	part.Partition = op.Partition.Index
 	part.FetchOffset = int64(op.From)
 	part.PartitionMaxBytes = op.MaxBytes
-	part.CurrentLeaderEpoch = -1
+	part.CurrentLeaderEpoch = a.epoch(op.Partition)
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic = op.Partition.Topic
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	a.session.Ask(req, func(resp kmsg.Response, err error) {
+	a.askSomebody(op.Partition, req, func(resp kmsg.Response, err error) {
 		switch {
 		case a.op == nil: // given up
 		case err != nil:
@@ -47,7 +47,7 @@ func (a *Actor) fetched(op workloads.Read, resp *kmsg.FetchResponse) {
 		return
 	}
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 || resp.Topics[0].Partitions[0].Partition != op.Partition.Index {
-		a.session.broken("Fetch answers for other partitions than asked")
+		a.cluster.broken("Fetch answers for other partitions than asked")
 		a.failed("wrong partitions")
 		return
 	}
@@ -56,6 +56,7 @@ func (a *Actor) fetched(op workloads.Read, resp *kmsg.FetchResponse) {
 		if p.ErrorCode == codeOutOfRange {
 			a.watch.OutOfRange(op.Partition, record.Offset(op.From))
 		}
+		a.refused(op.Partition, p.ErrorCode)
 		a.failed(codeNote(p.ErrorCode))
 		return
 	}
@@ -65,7 +66,7 @@ func (a *Actor) fetched(op workloads.Read, resp *kmsg.FetchResponse) {
 		a.failed(err.Error())
 		return
 	}
-	r.End = history.Offset(p.HighWatermark)
+	r.End = history.Offset(p.HighWatermark) // -1, no offset, if the leader is not sure
 	a.finish(r)
 }
 

@@ -25,13 +25,14 @@ import (
 // next topic has another name.
 type Passer struct {
 	k       *kernel.Kernel
-	session *Session
+	cluster *Cluster
 	watch   Watcher
 	cfg     Config
 	rng     *rand.Rand
 	id      history.Client
 	wrong   func(what string) // told of what must not be
 	segment string            // segment.bytes
+	copies  int16             // replication factor
 
 	name    string
 	names   int
@@ -39,6 +40,7 @@ type Passer struct {
 	late    bool     // something given up may still arrive
 	state   passing
 	tries   int // refused in a row
+	node    int // that is asked next whether it has forgotten the topic
 	retired bool
 
 	producer record.Producer
@@ -65,19 +67,17 @@ const (
 	writing
 	reading
 	deleting
+	forgetting // until no node knows the topic that was deleted
 )
 
-const (
-	codeUnknownTopicID = 100
-	// refusals is after how many refusals in a row a topic is given up.
-	refusals = 40
-)
+// refusals is after how many refusals in a row a topic is given up.
+const refusals = 40
 
 // NewPasser returns a Passer that begins within its think time. wrong is told
 // of what must not be.
-func NewPasser(k *kernel.Kernel, s *Session, id history.Client, segmentBytes int64, watch Watcher, cfg Config, wrong func(string)) *Passer {
-	p := &Passer{k: k, session: s, id: id, watch: watch, cfg: cfg, rng: k.Stream("client", uint64(id), 3),
-		wrong: wrong, segment: fmt.Sprint(segmentBytes)}
+func NewPasser(k *kernel.Kernel, c *Cluster, id history.Client, segmentBytes int64, replication int16, watch Watcher, cfg Config, wrong func(string)) *Passer {
+	p := &Passer{k: k, cluster: c, id: id, watch: watch, cfg: cfg, rng: k.Stream("client", uint64(id), 3),
+		wrong: wrong, segment: fmt.Sprint(segmentBytes), copies: replication}
 	p.rename()
 	p.rest(cfg.Think)
 	return p
@@ -110,6 +110,11 @@ func (p *Passer) again(err error, byName bool) {
 	case err == nil:
 		p.tries++
 	}
+	if p.tries > refusals && p.state == forgetting {
+		p.rename()
+		p.next(creating)
+		return
+	}
 	if p.tries > refusals && p.state > creating && p.state < deleting {
 		p.next(deleting)
 		return
@@ -122,7 +127,7 @@ func (p *Passer) Happen(kernel.What, uint64) {
 	if p.Idle() {
 		return
 	}
-	p.k.Trace.Event(p.session.who, "passing", uint64(p.state), uint64(p.names), uint64(len(p.batches)))
+	p.k.Trace.Event(p.cluster.who, "passing", uint64(p.state), uint64(p.names), uint64(len(p.batches)))
 	switch p.state {
 	case introducing:
 		p.introduce()
@@ -134,14 +139,31 @@ func (p *Passer) Happen(kernel.What, uint64) {
 		p.write()
 	case deleting:
 		p.remove()
+	case forgetting:
+		p.ask()
 	}
+}
+
+// part is the only one that a topic has.
+func (p *Passer) part() history.Partition { return history.Partition{Topic: p.name} }
+
+// refused tries once more after an error, perhaps elsewhere. One that leaves
+// open what becomes of the request is one that may still arrive.
+func (p *Passer) refused(code int16, byName bool) {
+	if _, moved := passes(code); moved {
+		p.cluster.Moved(p.part())
+	}
+	if code == codeTimedOut || code == codeUnknownServer {
+		p.late = p.late || byName
+	}
+	p.again(nil, byName)
 }
 
 func (p *Passer) introduce() {
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionTimeoutMillis = 60_000
 	req.ProducerID, req.ProducerEpoch = -1, -1
-	p.session.Ask(req, func(resp kmsg.Response, err error) {
+	p.cluster.Ask(req, func(resp kmsg.Response, err error) {
 		if r, ok := resp.(*kmsg.InitProducerIDResponse); ok && r.ErrorCode == 0 {
 			p.producer = record.Producer{ID: record.ProducerID(r.ProducerID), Epoch: record.ProducerEpoch(r.ProducerEpoch)}
 			p.watch.Issued(p.producer.ID, p.producer.Epoch)
@@ -154,14 +176,14 @@ func (p *Passer) introduce() {
 
 func (p *Passer) create() {
 	topic := kmsg.NewCreateTopicsRequestTopic()
-	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = p.name, 1, 1
+	topic.Topic, topic.NumPartitions, topic.ReplicationFactor = p.name, 1, p.copies
 	config := kmsg.NewCreateTopicsRequestTopicConfig()
 	config.Name, config.Value = "segment.bytes", &p.segment
 	topic.Configs = append(topic.Configs, config)
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.TimeoutMillis = 5000
 	req.Topics = append(req.Topics, topic)
-	p.session.Ask(req, func(resp kmsg.Response, err error) {
+	p.cluster.Ask(req, func(resp kmsg.Response, err error) {
 		// One that was given up and arrives late creates what is to be there, or
 		// what is there; and if nothing is, what is to be there next.
 		if err != nil {
@@ -173,6 +195,7 @@ func (p *Passer) create() {
 			p.again(nil, false)
 			return
 		}
+		p.cluster.Moved(p.part())
 		p.topic = r.Topics[0].TopicID // of version 7 on
 		if r.Topics[0].ErrorCode != 0 {
 			p.topic = [16]byte{}
@@ -199,7 +222,7 @@ func (p *Passer) fetch() {
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic, topic.Partitions = p.name, append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	p.session.Ask(req, func(resp kmsg.Response, err error) {
+	p.cluster.AskLeader(p.part(), nil, req, func(resp kmsg.Response, err error) {
 		r, ok := resp.(*kmsg.FetchResponse)
 		if !ok || len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
 			p.again(err, false) // one that arrives late changes nothing
@@ -207,10 +230,10 @@ func (p *Passer) fetch() {
 		}
 		got := r.Topics[0].Partitions[0]
 		switch {
-		case got.ErrorCode == codeUnknownTopic:
+		case got.ErrorCode == codeUnknownTopic && p.cluster.Nodes() == 1:
 			p.wrong(fmt.Sprintf("%s is not there: it was created and not deleted", p.name))
 		case got.ErrorCode != 0:
-			p.again(nil, false)
+			p.refused(got.ErrorCode, false)
 			return
 		case record.Offset(got.HighWatermark) != p.end:
 			p.wrong(fmt.Sprintf("%s ends at %d, want %d", p.name, got.HighWatermark, p.end))
@@ -279,13 +302,13 @@ func (p *Passer) write() {
 	batch := b.Build(record.Options{Producer: &producer})
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks = -1
-	req.TimeoutMillis = int32(p.session.patience / time.Millisecond / 2)
+	req.TimeoutMillis = int32(p.cluster.patience / time.Millisecond / 2)
 	part := kmsg.NewProduceRequestTopicPartition()
 	part.Records = bytes.Clone(batch)
 	topic := kmsg.NewProduceRequestTopic()
 	topic.Topic, topic.Partitions = p.name, append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	p.session.Ask(req, func(resp kmsg.Response, err error) {
+	p.cluster.AskLeader(p.part(), nil, req, func(resp kmsg.Response, err error) {
 		r, ok := resp.(*kmsg.ProduceResponse)
 		if !ok || len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
 			p.again(err, true)
@@ -293,10 +316,10 @@ func (p *Passer) write() {
 		}
 		got := r.Topics[0].Partitions[0]
 		switch code := got.ErrorCode; {
-		case code == codeUnknownTopic, code == codeOutOfOrder, code == codeDuplicate, code == codeUnknownProducer:
+		case code == codeUnknownTopic && p.cluster.Nodes() == 1, code == codeOutOfOrder, code == codeDuplicate, code == codeUnknownProducer:
 			p.wrong(fmt.Sprintf("%s refuses sequence %d: %s", p.name, producer.BaseSequence, codeNote(code)))
 		case code != 0:
-			p.again(nil, true)
+			p.refused(code, true)
 		case record.Offset(got.BaseOffset) != p.end:
 			p.wrong(fmt.Sprintf("%s has put a batch at %d, want %d", p.name, got.BaseOffset, p.end))
 		default:
@@ -317,7 +340,7 @@ func (p *Passer) remove() {
 	req.TimeoutMillis = 5000
 	req.Topics = append(req.Topics, topic)
 	req.TopicNames = []string{p.name} // before version 6
-	p.session.Ask(req, func(resp kmsg.Response, err error) {
+	p.cluster.Ask(req, func(resp kmsg.Response, err error) {
 		r, ok := resp.(*kmsg.DeleteTopicsResponse)
 		if !ok || len(r.Topics) != 1 {
 			p.again(err, req.Version < 6 || topic.Topic != nil)
@@ -326,15 +349,46 @@ func (p *Passer) remove() {
 		switch r.Topics[0].ErrorCode {
 		case 0, codeUnknownTopic, codeUnknownTopicID: // or one that was given up has done it
 		default:
-			p.again(nil, false)
+			p.refused(r.Topics[0].ErrorCode, req.Version < 6 || topic.Topic != nil)
 			return
 		}
 		p.Passed++
-		if p.late {
-			p.rename()
+		p.node = 0
+		if p.late || p.cluster.Nodes() == 1 {
+			p.recur()
 		} else {
-			p.Again++
+			p.next(forgetting)
 		}
-		p.next(creating)
+	})
+}
+
+// recur begins again, with the same name if that is safe.
+func (p *Passer) recur() {
+	if p.late {
+		p.rename()
+	} else {
+		p.Again++
+	}
+	p.next(creating)
+}
+
+// ask asks one node after another whether it knows the topic. What is sent by
+// name to a node that does means the topic that was deleted.
+func (p *Passer) ask() {
+	req := kmsg.NewPtrMetadataRequest()
+	topic := kmsg.NewMetadataRequestTopic()
+	topic.Topic = &p.name
+	req.Topics = append(req.Topics, topic)
+	p.cluster.AskNode(p.node, req, func(resp kmsg.Response, err error) {
+		r, ok := resp.(*kmsg.MetadataResponse)
+		if !ok || len(r.Topics) != 1 || r.Topics[0].ErrorCode != codeUnknownTopic {
+			p.again(nil, false)
+			return
+		}
+		if p.node++; p.node < p.cluster.Nodes() {
+			p.rest(time.Millisecond)
+			return
+		}
+		p.recur()
 	})
 }

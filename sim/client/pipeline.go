@@ -22,7 +22,7 @@ const maxInFlight = 5
 // and in order.
 type Pipeline struct {
 	k       *kernel.Kernel
-	session *Session
+	cluster *Cluster
 	watch   Watcher
 	cfg     Config
 	rng     *rand.Rand
@@ -52,8 +52,8 @@ const (
 
 // NewPipeline returns a producer to one partition, whose values are those of
 // client id.
-func NewPipeline(k *kernel.Kernel, s *Session, id history.Client, part history.Partition, watch Watcher, cfg Config) *Pipeline {
-	p := &Pipeline{k: k, session: s, watch: watch, cfg: cfg, rng: k.Stream("client", uint64(id), 2), part: part, id: id}
+func NewPipeline(k *kernel.Kernel, c *Cluster, id history.Client, part history.Partition, watch Watcher, cfg Config) *Pipeline {
+	p := &Pipeline{k: k, cluster: c, watch: watch, cfg: cfg, rng: k.Stream("client", uint64(id), 2), part: part, id: id}
 	k.After(kernel.Between(p.rng, 0, cfg.Think), p, whatSend, 0)
 	return p
 }
@@ -114,7 +114,7 @@ func (p *Pipeline) send() {
 		s.asked = true
 		req := kmsg.NewPtrProduceRequest()
 		req.Acks = -1
-		req.TimeoutMillis = int32(p.session.patience / time.Millisecond / 2)
+		req.TimeoutMillis = int32(p.cluster.patience / time.Millisecond / 2)
 		part := kmsg.NewProduceRequestTopicPartition()
 		part.Partition, part.Records = p.part.Index, s.batch
 		topic := kmsg.NewProduceRequestTopic()
@@ -122,9 +122,9 @@ func (p *Pipeline) send() {
 		topic.Partitions = append(topic.Partitions, part)
 		req.Topics = append(req.Topics, topic)
 		round := p.round
-		p.k.Trace.Event(p.session.who, "pipeline sends", uint64(s.batch.ProducerID()), uint64(s.batch.BaseSequence()), round)
+		p.k.Trace.Event(p.cluster.who, "pipeline sends", uint64(s.batch.ProducerID()), uint64(s.batch.BaseSequence()), round)
 		// What waits to be sent must not overtake what is sent anew before it.
-		p.session.AskUnless(func() bool { return round != p.round }, req,
+		p.cluster.AskLeader(p.part, func() bool { return round != p.round }, req,
 			func(resp kmsg.Response, err error) { p.answered(s, round, resp, err) })
 	}
 }
@@ -140,7 +140,7 @@ func (p *Pipeline) again() {
 }
 
 func (p *Pipeline) answered(s *sent, round uint64, resp kmsg.Response, err error) {
-	p.k.Trace.Event(p.session.who, "pipeline hears", uint64(s.batch.ProducerID()), uint64(s.batch.BaseSequence()), round)
+	p.k.Trace.Event(p.cluster.who, "pipeline hears", uint64(s.batch.ProducerID()), uint64(s.batch.BaseSequence()), round)
 	if round != p.round {
 		return // everything is sent again already, and will be answered again
 	}
@@ -150,7 +150,7 @@ func (p *Pipeline) answered(s *sent, round uint64, resp kmsg.Response, err error
 	}
 	r := resp.(*kmsg.ProduceResponse)
 	if len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
-		p.session.broken("Produce answers for other partitions than asked")
+		p.cluster.broken("Produce answers for other partitions than asked")
 		p.again()
 		return
 	}
@@ -169,6 +169,9 @@ func (p *Pipeline) answered(s *sent, round uint64, resp kmsg.Response, err error
 		if code := got.ErrorCode; s == p.flight[0] && (code == codeOutOfOrder || code == codeDuplicate || code == codeUnknownProducer) {
 			p.watch.Refused(p.part, codeNote(code))
 		}
+		if _, moved := passes(got.ErrorCode); moved {
+			p.cluster.Moved(p.part)
+		}
 		p.again()
 	}
 }
@@ -177,7 +180,7 @@ func (p *Pipeline) initProducer() {
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionTimeoutMillis = 60_000
 	req.ProducerID, req.ProducerEpoch = -1, -1
-	p.session.Ask(req, func(resp kmsg.Response, err error) {
+	p.cluster.Ask(req, func(resp kmsg.Response, err error) {
 		p.resend = false
 		if err != nil {
 			return

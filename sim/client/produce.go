@@ -16,17 +16,23 @@ import (
 
 // Kafka's codes that a client tells apart.
 const (
-	codeUnknownServer   = -1
-	codeOutOfRange      = 1
-	codeUnknownTopic    = 3
-	codeNotLeader       = 6
-	codeTimedOut        = 7
-	codeNotEnough       = 19
-	codeNotEnoughAfter  = 20
-	codeOutOfOrder      = 45
-	codeDuplicate       = 46
-	codeStorage         = 56
-	codeUnknownProducer = 59
+	codeUnknownServer      = -1
+	codeOutOfRange         = 1
+	codeUnknownTopic       = 3
+	codeLeaderNotAvailable = 5
+	codeNotLeader          = 6
+	codeTimedOut           = 7
+	codeBrokerNotAvailable = 8
+	codeNotEnough          = 19
+	codeNotEnoughAfter     = 20
+	codeOutOfOrder         = 45
+	codeDuplicate          = 46
+	codeStorage            = 56
+	codeUnknownProducer    = 59
+	codeFencedEpoch        = 74
+	codeUnknownEpoch       = 75
+	codeOffsetNotAvailable = 78
+	codeUnknownTopicID     = 100
 )
 
 func codeNote(code int16) string {
@@ -69,7 +75,7 @@ func (a *Actor) append(op workloads.Append) {
 	}
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks = int16(op.Acks)
-	req.TimeoutMillis = int32(a.session.patience / time.Millisecond / 2)
+	req.TimeoutMillis = int32(a.cluster.patience / time.Millisecond / 2)
 	part := kmsg.NewProduceRequestTopicPartition()
 	part.Partition = op.Partition.Index
 	part.Records = a.batch
@@ -78,7 +84,7 @@ func (a *Actor) append(op workloads.Append) {
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
 	batch := a.batch
-	a.session.Ask(req, func(resp kmsg.Response, err error) {
+	a.cluster.AskLeader(op.Partition, nil, req, func(resp kmsg.Response, err error) {
 		switch {
 		case a.op == nil: // given up
 		case errors.Is(err, ErrNotSent) && !op.Idempotent:
@@ -111,11 +117,12 @@ func (a *Actor) doubt(op workloads.Append, note string) {
 
 func (a *Actor) produced(op workloads.Append, batch record.Batch, resp *kmsg.ProduceResponse) {
 	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 || resp.Topics[0].Partitions[0].Partition != op.Partition.Index {
-		a.session.broken("Produce answers for other partitions than asked")
+		a.cluster.broken("Produce answers for other partitions than asked")
 		a.doubt(op, "wrong partitions")
 		return
 	}
 	p := resp.Topics[0].Partitions[0]
+	a.refused(op.Partition, p.ErrorCode)
 	switch p.ErrorCode {
 	case 0:
 		if op.Idempotent {
@@ -132,7 +139,7 @@ func (a *Actor) produced(op workloads.Append, batch record.Batch, resp *kmsg.Pro
 		a.finish(workloads.Result{Outcome: history.Unknown, Note: codeNote(p.ErrorCode)})
 	case codeUnknownServer, codeTimedOut, codeNotEnoughAfter:
 		a.doubt(op, codeNote(p.ErrorCode))
-	case codeStorage, codeNotLeader, codeUnknownTopic, codeNotEnough:
+	case codeStorage, codeNotLeader, codeUnknownTopic, codeNotEnough, codeLeaderNotAvailable, codeFencedEpoch, codeUnknownEpoch, codeUnknownTopicID, codeBrokerNotAvailable:
 		if op.Idempotent {
 			a.again()
 			return
@@ -154,7 +161,7 @@ func (a *Actor) initProducer() {
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionTimeoutMillis = 60_000
 	req.ProducerID, req.ProducerEpoch = -1, -1
-	a.session.Ask(req, func(resp kmsg.Response, err error) {
+	a.cluster.Ask(req, func(resp kmsg.Response, err error) {
 		if a.op == nil {
 			return
 		}

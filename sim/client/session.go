@@ -40,8 +40,7 @@ type Session struct {
 	net      *simnet.Net
 	rng      *rand.Rand
 	who      string
-	client   int
-	node     int
+	from, to simnet.Host
 	patience time.Duration
 	format   *kmsg.RequestFormatter
 	broken   func(what string) // told of ErrProtocol
@@ -89,10 +88,10 @@ const (
 // NewSession returns a session that has not dialled yet. patience is how long
 // it waits for a connection or a response. broken is told when the node breaks
 // the protocol.
-func NewSession(k *kernel.Kernel, net *simnet.Net, client, node int, patience time.Duration, broken func(string)) *Session {
+func NewSession(k *kernel.Kernel, net *simnet.Net, client int, from, to simnet.Host, patience time.Duration, broken func(string)) *Session {
 	return &Session{
-		k: k, net: net, rng: k.Stream("session", uint64(client), uint64(node)), who: fmt.Sprintf("c%d", client),
-		client: client, node: node, patience: patience, broken: broken,
+		k: k, net: net, rng: k.Stream("session", uint64(client), uint64(to)), who: fmt.Sprintf("c%d", client),
+		from: from, to: to, patience: patience, broken: broken,
 		format:   kmsg.NewRequestFormatter(kmsg.FormatterClientID(fmt.Sprintf("sim-%d", client))),
 		requests: map[uint64]*pending{},
 	}
@@ -124,7 +123,7 @@ func (s *Session) AskUnless(stale func() bool, req kmsg.Request, answer Answer) 
 func (s *Session) dial() {
 	s.state = dialing
 	s.in = nil
-	s.conn = s.net.Dial(s.client, s.node, s)
+	s.conn = s.net.Dial(s.from, s.to, simnet.ClientPort, s)
 }
 
 // Happen is for the kernel.
@@ -150,14 +149,14 @@ func (s *Session) Happen(what kernel.What, arg uint64) {
 			if w == p {
 				s.waiting = append(s.waiting[:i:i], s.waiting[i+1:]...)
 				if s.state == dialing || s.state == greeting {
-					s.net.Close(s.conn, simnet.Client)
+					s.net.Close(s.conn, simnet.Dialer)
 					s.lost()
 				}
 				s.finish(p, nil, ErrNotSent)
 				return
 			}
 		}
-		s.net.Close(s.conn, simnet.Client)
+		s.net.Close(s.conn, simnet.Dialer)
 		s.lost()
 	}
 }
@@ -235,7 +234,7 @@ func (s *Session) pickVersion(req kmsg.Request) {
 		s.breach(fmt.Sprintf("api key %d is not served", req.Key()))
 		v = versions{0, req.MaxVersion()}
 	}
-	lo, hi := max(v.min, oldest(req.Key())), min(v.max, req.MaxVersion())
+	lo, hi := max(v.min, oldest(req)), min(v.max, req.MaxVersion())
 	if hi < lo {
 		s.breach(fmt.Sprintf("api key %d: versions %d to %d", req.Key(), v.min, v.max))
 		hi = lo
@@ -248,14 +247,20 @@ func (s *Session) pickVersion(req kmsg.Request) {
 }
 
 // oldest is the first version of an API that this client can use: with record
-// batches, and with an error code where it looks for one.
-func oldest(key int16) int16 {
-	switch kmsg.Key(key) {
-	case kmsg.Produce:
+// batches, with an error code where it looks for one, and with a word against
+// the creation of topics where it wants none.
+func oldest(req kmsg.Request) int16 {
+	switch r := req.(type) {
+	case *kmsg.ProduceRequest:
 		return 3
-	case kmsg.Fetch:
+	case *kmsg.FetchRequest:
 		return 4
-	case kmsg.ListOffsets, kmsg.Metadata:
+	case *kmsg.ListOffsetsRequest:
+		return 1
+	case *kmsg.MetadataRequest:
+		if !r.AllowAutoTopicCreation {
+			return 4
+		}
 		return 1
 	}
 	return 0
@@ -267,12 +272,12 @@ func (s *Session) send(p *pending) {
 	frame := s.format.AppendRequest(nil, p.req, p.correlation)
 	s.k.Trace.Event(s.who, "ask", uint64(p.req.Key()), uint64(p.req.GetVersion()), uint64(p.correlation))
 	if p.silent {
-		s.net.Send(s.conn, simnet.Client, frame)
+		s.net.Send(s.conn, simnet.Dialer, frame)
 		s.finish(p, nil, nil)
 		return
 	}
 	s.flying = append(s.flying, p)
-	s.net.Send(s.conn, simnet.Client, frame)
+	s.net.Send(s.conn, simnet.Dialer, frame)
 }
 
 // Received implements simnet.Peer.
@@ -344,7 +349,7 @@ func (s *Session) take(frame []byte) bool {
 // breach reports that the node broke the protocol and gives the connection up.
 func (s *Session) breach(what string) {
 	s.broken(what)
-	s.net.Close(s.conn, simnet.Client)
+	s.net.Close(s.conn, simnet.Dialer)
 	s.lost()
 }
 

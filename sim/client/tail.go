@@ -16,7 +16,7 @@ import (
 // the Watcher judges it. It is also who asks for metadata.
 type Tail struct {
 	k       *kernel.Kernel
-	session *Session
+	cluster *Cluster
 	watch   Watcher
 	cfg     Config
 	rng     *rand.Rand
@@ -28,8 +28,8 @@ type Tail struct {
 }
 
 // NewTail returns a reader of a topic with the given number of partitions.
-func NewTail(k *kernel.Kernel, s *Session, topic string, partitions int, watch Watcher, cfg Config) *Tail {
-	t := &Tail{k: k, session: s, watch: watch, cfg: cfg, rng: k.Stream("tail"), topic: topic,
+func NewTail(k *kernel.Kernel, c *Cluster, topic string, partitions int, watch Watcher, cfg Config) *Tail {
+	t := &Tail{k: k, cluster: c, watch: watch, cfg: cfg, rng: k.Stream("tail"), topic: topic,
 		next: make([]record.Offset, partitions), ends: make([]record.Offset, partitions)}
 	t.Forget()
 	k.After(cfg.Think, t, 0, 0)
@@ -82,18 +82,30 @@ func (t *Tail) fetch() {
 	topic := kmsg.NewFetchRequestTopic()
 	topic.Topic = t.topic
 	first := t.rng.IntN(len(t.next)) // so that none starves behind the others
+	leader := t.cluster.Leader(t.part(first))
+	if leader < 0 {
+		t.cluster.Learn(t.part(first))
+		t.rest()
+		return
+	}
 	for i := range t.next {
 		part := kmsg.NewFetchRequestTopicPartition()
 		part.Partition = int32((first + i) % len(t.next))
+		if t.cluster.Leader(t.part(int(part.Partition))) != leader {
+			continue
+		}
 		part.FetchOffset = int64(t.next[part.Partition])
 		part.PartitionMaxBytes = int32(1 + t.rng.IntN(16<<10))
 		part.CurrentLeaderEpoch = -1
 		topic.Partitions = append(topic.Partitions, part)
 	}
 	req.Topics = append(req.Topics, topic)
-	t.session.Ask(req, func(resp kmsg.Response, err error) {
+	t.cluster.AskNode(leader, req, func(resp kmsg.Response, err error) {
 		t.rest()
 		if err != nil {
+			for _, p := range topic.Partitions {
+				t.cluster.Moved(t.part(int(p.Partition)))
+			}
 			return
 		}
 		for _, top := range resp.(*kmsg.FetchResponse).Topics {
@@ -106,10 +118,13 @@ func (t *Tail) fetch() {
 
 func (t *Tail) took(p *kmsg.FetchResponseTopicPartition) {
 	if p.Partition < 0 || int(p.Partition) >= len(t.next) {
-		t.session.broken("Fetch answers for other partitions than asked")
+		t.cluster.broken("Fetch answers for other partitions than asked")
 		return
 	}
-	part := history.Partition{Topic: t.topic, Index: p.Partition}
+	part := t.part(int(p.Partition))
+	if _, moved := passes(p.ErrorCode); moved {
+		t.cluster.Moved(part)
+	}
 	if p.ErrorCode == codeOutOfRange {
 		t.watch.OutOfRange(part, t.next[p.Partition])
 	}
@@ -133,12 +148,17 @@ func (t *Tail) took(p *kmsg.FetchResponseTopicPartition) {
 	}
 }
 
+func (t *Tail) part(i int) history.Partition {
+	return history.Partition{Topic: t.topic, Index: int32(i)}
+}
+
 func (t *Tail) metadata() {
 	req := kmsg.NewPtrMetadataRequest()
+	req.AllowAutoTopicCreation = true // it is there
 	topic := kmsg.NewMetadataRequestTopic()
 	topic.Topic = kmsg.StringPtr(t.topic)
 	req.Topics = append(req.Topics, topic)
-	t.session.Ask(req, func(resp kmsg.Response, err error) {
+	t.cluster.Ask(req, func(resp kmsg.Response, err error) {
 		t.rest()
 		if err != nil {
 			return
@@ -146,11 +166,13 @@ func (t *Tail) metadata() {
 		r := resp.(*kmsg.MetadataResponse)
 		switch {
 		case len(r.Topics) != 1:
-			t.session.broken("Metadata answers for other topics than asked")
+			t.cluster.broken("Metadata answers for other topics than asked")
 		case r.Topics[0].ErrorCode == codeUnknownTopic:
-			t.session.broken("Metadata has lost the topic")
-		case r.Topics[0].ErrorCode == 0 && (len(r.Topics[0].Partitions) != len(t.next) || len(r.Brokers) != 1):
-			t.session.broken("Metadata has other partitions or brokers than there are")
+			t.cluster.broken("Metadata has lost the topic")
+		case r.Topics[0].ErrorCode == 0 && len(r.Topics[0].Partitions) != len(t.next):
+			t.cluster.broken("Metadata has other partitions than there are")
+		case t.cluster.Nodes() == 1 && len(r.Brokers) != 1:
+			t.cluster.broken("Metadata has other brokers than there are")
 		}
 	})
 }

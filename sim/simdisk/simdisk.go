@@ -335,6 +335,10 @@ func (d *Disk) Kill() *Disk {
 	return after
 }
 
+// Wipe puts an empty disk in the place of this one. d and its files only return
+// ErrCrashed from then on.
+func (d *Disk) Wipe() *Disk { return d.next() }
+
 // next returns the disk of the machine's next life, with nothing on it yet.
 // Faults that were set and did not strike are forgotten.
 func (d *Disk) next() *Disk {

@@ -1,26 +1,19 @@
 package simnet
 
-import (
-	"time"
+import "time"
 
-	"github.com/pawlbroker/pawl/sim/kernel"
-)
-
-// Fault is a way for the network to misbehave. Hits counts each.
+// Fault is a way for the network to misbehave by itself. Hits counts each.
 type Fault uint8
 
 const (
 	Split        Fault = iota // a send arrived in pieces
 	Reset                     // a connection was reset
-	HalfOpen                  // one direction of a link fell silent
-	Cut                       // both did
-	Slow                      // a link became slow
 	LostResponse              // a response was lost with its connection
 
 	faults
 )
 
-var faultNames = [faults]string{"split send", "connection reset", "half-open link", "cut link", "slow link", "lost response"}
+var faultNames = [faults]string{"split send", "connection reset", "lost response"}
 
 // String is the fault in words.
 func (f Fault) String() string { return faultNames[f] }
@@ -28,45 +21,33 @@ func (f Fault) String() string { return faultNames[f] }
 // Hits is how often f has happened.
 func (n *Net) Hits(f Fault) int64 { return n.hits[f] }
 
-// Mute makes both, one or no direction of a link silent. What was held back
-// goes on its way once it may.
-func (n *Net) Mute(client, node int, fromClient, fromNode bool) {
-	l := n.link(client, node)
-	was := l.muted
-	l.muted = [2]bool{Client: fromClient, Node: fromNode}
-	switch {
-	case fromClient && fromNode:
-		n.hits[Cut]++
-	case fromClient || fromNode:
-		n.hits[HalfOpen]++
-	}
-	for id := ConnID(1); id <= n.last; id++ {
-		c := n.conns[id]
-		if c == nil || c.link != l {
-			continue
-		}
-		for side := range c.ways {
-			if was[side] && !l.muted[side] && len(c.ways[side].queue) > 0 {
-				n.k.After(n.cfg.MaxDelay, n, kernel.What(side), uint64(id))
-			}
-		}
+// Mute makes the way from one host to another silent. What is held back goes on
+// its way after as many calls of Unmute.
+func (n *Net) Mute(from, to Host) { n.path(from, to).silent++ }
+
+// Unmute takes back one Mute.
+func (n *Net) Unmute(from, to Host) {
+	p := n.path(from, to)
+	if p.silent > 0 {
+		p.silent--
+		n.kick(p)
 	}
 }
 
-// Slow adds to every delay of a link from here on; 0 makes it as it was.
-func (n *Net) Slow(client, node int, extra time.Duration) {
-	if extra > 0 {
-		n.hits[Slow]++
-	}
-	n.link(client, node).extra = extra
+// Slow adds to every delay on the way from one host to another from here on.
+// What is less than zero takes back what was added.
+func (n *Net) Slow(from, to Host, extra time.Duration) {
+	p := n.path(from, to)
+	p.extra = max(0, p.extra+extra)
 }
 
-// Open lists the connections that a node has open, oldest first.
-func (n *Net) Open(node int) []ConnID {
+// Open lists the connections to a port that a host has open, oldest first.
+func (n *Net) Open(at Host, port Port) []ConnID {
+	h := n.host(at)
 	var out []ConnID
-	for _, id := range n.listener(node).conns {
-		if c := n.conns[id]; c != nil && c.peers[Node] != nil {
-			out = append(out, id)
+	for _, c := range h.conns {
+		if c.port == port && c.hosts[Acceptor] == h && c.peers[Acceptor] != nil {
+			out = append(out, c.id)
 		}
 	}
 	return out
@@ -86,11 +67,11 @@ func (n *Net) reset(c *conn) {
 		c.ways[side].queue = nil
 	}
 	// Each end hears it from the other.
-	n.post(c, Client, packet{kind: fin, why: WasReset})
-	n.post(c, Node, packet{kind: fin, why: WasReset})
+	n.post(c, Dialer, packet{kind: fin, why: WasReset})
+	n.post(c, Acceptor, packet{kind: fin, why: WasReset})
 }
 
-// LoseNextResponse resets the connection when its node next sends something,
+// LoseNextResponse resets the connection when its acceptor next sends something,
 // which is lost.
 func (n *Net) LoseNextResponse(id ConnID) {
 	if c := n.conns[id]; c != nil {
@@ -99,11 +80,12 @@ func (n *Net) LoseNextResponse(id ConnID) {
 }
 
 // Heal ends every silence and slowness.
-func (n *Net) Heal(clients, nodes int) {
-	for c := range clients {
-		for node := range nodes {
-			n.Slow(c, node, 0)
-			n.Mute(c, node, false, false)
+func (n *Net) Heal() {
+	for _, p := range n.order {
+		was := p.silent
+		p.silent, p.extra = 0, 0
+		if was > 0 {
+			n.kick(p)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package simnet is the network between clients and nodes: connections that
-// carry bytes in order, late, in pieces, or not at all.
+// Package simnet is the network between hosts: connections that carry bytes in
+// order, late, in pieces, or not at all.
 //
 // # Fault model
 //
@@ -7,18 +7,18 @@
 // the connection is over. Nothing is duplicated or reordered within one. Every
 // send may be cut into pieces that arrive apart, each after a delay of its own.
 //
-// A direction of a link can be silent (Mute): what is sent waits, as TCP would
-// send it again, and arrives when the link is heard again, unless the
-// connection was given up by then. One silent direction is a half-open link,
-// two are a cut.
+// The way from one host to another can be silent (Mute): what is sent waits, as
+// TCP would send it again, and arrives when the way is open again, unless the
+// connection was given up by then. One silent way is a half-open link, two are a
+// cut; a partition is many cuts.
 //
 // A connection can be reset: both ends hear of it, each after a delay, and what
 // was on its way is lost. So a request may have been carried out and its
 // response lost; LoseNextResponse makes sure of that.
 //
 // A process that dies resets its connections. A machine that loses power says
-// nothing: its peers find out by waiting, or once it is back and does not know
-// the connection.
+// nothing: what is sent to it waits, and once it is back it does not know the
+// connection.
 package simnet
 
 import (
@@ -29,6 +29,20 @@ import (
 	"github.com/pawlbroker/pawl/sim/kernel"
 )
 
+// Host names a machine; who has which number is the world's to say.
+type Host int
+
+// Port names what a host can be asked for.
+type Port uint8
+
+// The ports of a node.
+const (
+	ClientPort Port = iota
+	PeerPort
+
+	ports
+)
+
 // ConnID names a connection; none is used twice in a run. The first is 1.
 type ConnID uint64
 
@@ -36,8 +50,8 @@ type ConnID uint64
 type Side uint8
 
 const (
-	Client Side = iota
-	Node
+	Dialer Side = iota
+	Acceptor
 )
 
 func (s Side) other() Side { return 1 - s }
@@ -74,36 +88,46 @@ type Config struct {
 type Net struct {
 	k     *kernel.Kernel
 	cfg   Config
-	nodes map[int]*listener
-	links map[[2]int]*link // by client and node
+	hosts map[Host]*host
+	paths map[[2]Host]*path // by where from and where to
+	order []*path           // as they came
 	conns map[ConnID]*conn
 	last  ConnID
 	hits  [faults]int64
 }
 
-// listener is a node's machine; without a peer it refuses.
-type listener struct {
-	peer  Peer
-	on    bool     // the machine has power
-	conns []ConnID // that were opened to it, oldest first; some may have ended
+// host is a machine; it refuses where nobody listens.
+type host struct {
+	peers [ports]Peer
+	on    bool    // it has power
+	conns []*conn // that have an end here, oldest first; some may have ended
+	prune int     // when conns is as long as that, those that ended are left out
 }
 
-type link struct {
-	muted [2]bool
-	extra time.Duration // on top of each delay
+// path is the way from one host to another.
+type path struct {
+	to     *host
+	silent int           // how many faults keep it silent
+	extra  time.Duration // on top of each delay
+	conns  []*conn       // that use it, oldest first; some may have ended
+	prune  int
 }
+
+func (p *path) open() bool { return p.silent == 0 && p.to.on }
 
 type conn struct {
-	id           ConnID
-	client, node int
-	peers        [2]Peer // nil once the end is closed
-	ways         [2]way
-	link         *link
-	loseNext     bool
+	id       ConnID
+	hosts    [2]*host
+	port     Port
+	peers    [2]Peer // nil once the end is closed
+	ways     [2]way
+	loseNext bool
+	over     bool // it is forgotten
 }
 
 // way is one direction of a connection.
 type way struct {
+	path    *path
 	rng     *rand.Rand
 	queue   []packet // by due
 	lastDue clock.Instant
@@ -119,61 +143,97 @@ type packet struct {
 type kind uint8
 
 const (
-	syn    kind = iota // the client asks
-	synAck             // the node agrees
+	syn    kind = iota // the dialer asks
+	synAck             // the acceptor agrees
 	data
 	fin // Closed at the other end
 )
 
-// New returns a network without nodes.
+// New returns a network without hosts.
 func New(k *kernel.Kernel, cfg Config) *Net {
-	return &Net{k: k, cfg: cfg, nodes: map[int]*listener{}, links: map[[2]int]*link{}, conns: map[ConnID]*conn{}}
+	return &Net{k: k, cfg: cfg, hosts: map[Host]*host{}, paths: map[[2]Host]*path{}, conns: map[ConnID]*conn{}}
 }
 
-// Listen makes a node take connections.
-func (n *Net) Listen(node int, p Peer) {
-	l := n.listener(node)
-	l.peer, l.on = p, true
+// Listen makes a host, which has power then, take connections at a port.
+func (n *Net) Listen(at Host, port Port, p Peer) {
+	h := n.host(at)
+	h.peers[port] = p
+	n.powerOn(h)
 }
 
-// Exit ends a node's process: its connections are reset, and nobody listens. The
-// node's peer hears nothing of it.
-func (n *Net) Exit(node int) {
-	n.silence(node, func(c *conn) { n.post(c, Node, packet{kind: fin, why: WasReset}) })
-	n.listener(node).on = true
+// Exit ends the process on a host: its connections are reset, and nobody
+// listens. It hears nothing of it itself.
+func (n *Net) Exit(at Host) {
+	h := n.host(at)
+	n.silence(h, func(c *conn, side Side) { n.post(c, side, packet{kind: fin, why: WasReset}) })
+	n.powerOn(h)
 }
 
-// PowerOff ends a node's process without a word.
-func (n *Net) PowerOff(node int) {
-	n.silence(node, func(*conn) {})
-	n.listener(node).on = false
+// PowerOff ends the process on a host without a word.
+func (n *Net) PowerOff(at Host) {
+	h := n.host(at)
+	n.silence(h, func(*conn, Side) {})
+	h.on = false
 }
 
-func (n *Net) silence(node int, tell func(*conn)) {
-	l := n.listener(node)
-	for _, id := range l.conns {
-		if c := n.conns[id]; c != nil && c.peers[Node] != nil {
-			c.peers[Node] = nil
-			c.ways[Node].queue = nil
-			tell(c)
+func (n *Net) silence(h *host, tell func(*conn, Side)) {
+	for _, c := range h.conns {
+		for side := range c.peers {
+			if c.hosts[side] == h && c.peers[side] != nil {
+				c.peers[side] = nil
+				c.ways[side].queue = nil
+				tell(c, Side(side))
+			}
 		}
 	}
-	l.peer, l.conns = nil, nil
+	h.peers, h.conns = [ports]Peer{}, nil
 }
 
-// PowerOn gives the machine power again; Listen may come later.
-func (n *Net) PowerOn(node int) { n.listener(node).on = true }
+// PowerOn gives a host power again; Listen may come later.
+func (n *Net) PowerOn(at Host) { n.powerOn(n.host(at)) }
 
-// Dial opens a connection from a client to a node. Opened or Closed follows,
-// unless the link is silent or the node has no power.
-func (n *Net) Dial(client, node int, p Peer) ConnID {
+func (n *Net) powerOn(h *host) {
+	if h.on {
+		return
+	}
+	h.on = true
+	for _, p := range n.order {
+		if p.to == h {
+			n.kick(p)
+		}
+	}
+}
+
+// Dial opens a connection from one host to a port of another. Opened or Closed
+// follows, unless the way is silent or the other host has no power.
+func (n *Net) Dial(from, to Host, port Port, p Peer) ConnID {
 	n.last++
-	c := &conn{id: n.last, client: client, node: node, peers: [2]Peer{Client: p}, link: n.link(client, node)}
-	c.ways[Client].rng = n.k.Stream("link", uint64(c.id), 0)
-	c.ways[Node].rng = n.k.Stream("link", uint64(c.id), 1)
+	c := &conn{id: n.last, port: port, hosts: [2]*host{n.host(from), n.host(to)}, peers: [2]Peer{Dialer: p}}
+	for side, path := range [2]*path{n.path(from, to), n.path(to, from)} {
+		c.ways[side] = way{path: path, rng: n.k.Stream("link", uint64(c.id), uint64(side))}
+		path.conns = remember(path.conns, &path.prune, c)
+	}
+	c.hosts[Dialer].conns = remember(c.hosts[Dialer].conns, &c.hosts[Dialer].prune, c)
 	n.conns[c.id] = c
-	n.post(c, Client, packet{kind: syn})
+	n.post(c, Dialer, packet{kind: syn})
 	return c.id
+}
+
+// remember adds a connection to a list, and leaves out those that are over when
+// the list has doubled.
+func remember(list []*conn, prune *int, c *conn) []*conn {
+	if len(list) >= max(*prune, 16) {
+		alive := list[:0]
+		for _, old := range list {
+			if !old.over {
+				alive = append(alive, old)
+			}
+		}
+		clear(list[len(alive):])
+		list = alive
+		*prune = 2 * len(list)
+	}
+	return append(list, c)
 }
 
 // Send sends p, which must not change any more.
@@ -182,7 +242,7 @@ func (n *Net) Send(id ConnID, from Side, p []byte) {
 	if c == nil || c.peers[from] == nil || len(p) == 0 {
 		return
 	}
-	if from == Node && c.loseNext {
+	if from == Acceptor && c.loseNext {
 		n.hits[LostResponse]++
 		n.reset(c)
 		return
@@ -217,11 +277,25 @@ func (n *Net) Close(id ConnID, from Side) {
 // post puts a packet on its way.
 func (n *Net) post(c *conn, from Side, p packet) {
 	w := &c.ways[from]
-	delay := kernel.Skewed(w.rng, n.cfg.MinDelay, n.cfg.MaxDelay) + c.link.extra
+	delay := kernel.Skewed(w.rng, n.cfg.MinDelay, n.cfg.MaxDelay) + w.path.extra
 	p.due = max(w.lastDue, n.k.Now().Add(delay))
 	w.lastDue = p.due
 	w.queue = append(w.queue, p)
 	n.k.At(p.due, n, kernel.What(from), uint64(c.id))
+}
+
+// kick sends on what waited until a path was open.
+func (n *Net) kick(p *path) {
+	if !p.open() {
+		return
+	}
+	for _, c := range p.conns {
+		for side := range c.ways {
+			if w := &c.ways[side]; w.path == p && len(w.queue) > 0 {
+				n.k.After(n.cfg.MaxDelay, n, kernel.What(side), uint64(c.id))
+			}
+		}
+	}
 }
 
 // Happen delivers what is due on one way of one connection.
@@ -231,7 +305,7 @@ func (n *Net) Happen(from kernel.What, id uint64) {
 		return
 	}
 	w := &c.ways[from]
-	for len(w.queue) > 0 && w.queue[0].due <= n.k.Now() && !c.link.muted[from] {
+	for len(w.queue) > 0 && w.queue[0].due <= n.k.Now() && w.path.open() {
 		p := w.queue[0]
 		w.queue[0] = packet{}
 		w.queue = w.queue[1:]
@@ -241,22 +315,21 @@ func (n *Net) Happen(from kernel.What, id uint64) {
 }
 
 func (n *Net) deliver(c *conn, from Side, p packet) {
-	l := n.listener(c.node)
-	if from == Client && !l.on {
-		return // to a machine without power
-	}
-	to := c.peers[from.other()]
+	side := from.other()
+	to := c.peers[side]
 	n.k.Trace.Event("net", packetNames[p.kind], uint64(c.id), uint64(from), uint64(len(p.data)))
 	switch p.kind {
 	case syn:
-		if l.peer == nil {
-			n.post(c, Node, packet{kind: fin, why: Refused})
+		h := c.hosts[Acceptor]
+		l := h.peers[c.port]
+		if l == nil {
+			n.post(c, Acceptor, packet{kind: fin, why: Refused})
 			return
 		}
-		c.peers[Node] = l.peer
-		l.conns = append(l.conns, c.id)
-		l.peer.Opened(c.id)
-		n.post(c, Node, packet{kind: synAck})
+		c.peers[Acceptor] = l
+		h.conns = remember(h.conns, &h.prune, c)
+		l.Opened(c.id)
+		n.post(c, Acceptor, packet{kind: synAck})
 	case synAck:
 		if to != nil {
 			to.Opened(c.id)
@@ -266,12 +339,12 @@ func (n *Net) deliver(c *conn, from Side, p packet) {
 		switch {
 		case to != nil:
 			to.Received(c.id, p.data)
-		case from == Client:
-			n.post(c, Node, packet{kind: fin, why: PeerIsGone})
+		case c.peers[from] != nil:
+			n.post(c, side, packet{kind: fin, why: PeerIsGone})
 		}
 	case fin:
 		if to != nil {
-			c.peers[from.other()] = nil
+			c.peers[side] = nil
 			to.Closed(c.id, p.why)
 		}
 	}
@@ -281,31 +354,33 @@ var packetNames = [...]string{"syn", "syn-ack", "data", "fin"}
 
 // forget drops a connection that has no end and nothing on its way to one.
 func (n *Net) forget(c *conn) {
-	for side, p := range c.peers {
-		if p != nil || len(c.ways[1-side].queue) > 0 && c.peers[side] != nil {
+	for _, p := range c.peers {
+		if p != nil {
 			return
 		}
 	}
-	if len(c.ways[Client].queue) == 0 && len(c.ways[Node].queue) == 0 {
+	if len(c.ways[Dialer].queue) == 0 && len(c.ways[Acceptor].queue) == 0 {
+		c.over = true
 		delete(n.conns, c.id)
 	}
 }
 
-func (n *Net) listener(node int) *listener {
-	l := n.nodes[node]
-	if l == nil {
-		l = &listener{on: true}
-		n.nodes[node] = l
+func (n *Net) host(at Host) *host {
+	h := n.hosts[at]
+	if h == nil {
+		h = &host{on: true}
+		n.hosts[at] = h
 	}
-	return l
+	return h
 }
 
-func (n *Net) link(client, node int) *link {
-	key := [2]int{client, node}
-	l := n.links[key]
-	if l == nil {
-		l = &link{}
-		n.links[key] = l
+func (n *Net) path(from, to Host) *path {
+	key := [2]Host{from, to}
+	p := n.paths[key]
+	if p == nil {
+		p = &path{to: n.host(to)}
+		n.paths[key] = p
+		n.order = append(n.order, p)
 	}
-	return l
+	return p
 }

@@ -37,8 +37,8 @@ type world struct {
 func connected(seed uint64) *world {
 	w := &world{k: kernel.New(seed), client: &end{}, node: &end{}}
 	w.net = simnet.New(w.k, simnet.Config{MinDelay: time.Millisecond, MaxDelay: 5 * time.Millisecond, SplitPercent: 50})
-	w.net.Listen(0, w.node)
-	w.conn = w.net.Dial(3, 0, w.client)
+	w.net.Listen(0, simnet.ClientPort, w.node)
+	w.conn = w.net.Dial(3, 0, simnet.ClientPort, w.client)
 	w.run(time.Second)
 	return w
 }
@@ -60,7 +60,7 @@ func TestBytesArriveInOrderWhateverThePieces(t *testing.T) {
 		for i := range 100 {
 			p := []byte(fmt.Sprintf("message %d,", i))
 			sent = append(sent, p...)
-			w.net.Send(w.conn, simnet.Client, p)
+			w.net.Send(w.conn, simnet.Dialer, p)
 		}
 		w.run(time.Second)
 		if !bytes.Equal(w.node.got, sent) {
@@ -76,21 +76,21 @@ func TestBytesArriveInOrderWhateverThePieces(t *testing.T) {
 func TestNobodyListeningRefuses(t *testing.T) {
 	w := connected(1)
 	e := &end{}
-	w.net.Dial(3, 1, e)
+	w.net.Dial(3, 1, simnet.ClientPort, e)
 	w.run(time.Second)
 	want(t, e, "refused")
 }
 
 func TestCloseComesAfterWhatWasSent(t *testing.T) {
 	w := connected(2)
-	w.net.Send(w.conn, simnet.Node, []byte("last words"))
-	w.net.Close(w.conn, simnet.Node)
+	w.net.Send(w.conn, simnet.Acceptor, []byte("last words"))
+	w.net.Close(w.conn, simnet.Acceptor)
 	w.run(time.Second)
 	want(t, w.client, "opened closed")
 	if string(w.client.got) != "last words" {
 		t.Fatalf("%q", w.client.got)
 	}
-	w.net.Send(w.conn, simnet.Client, []byte("too late"))
+	w.net.Send(w.conn, simnet.Dialer, []byte("too late"))
 	w.run(time.Second)
 	if len(w.node.got) != 0 {
 		t.Fatal("a closed end received")
@@ -99,26 +99,23 @@ func TestCloseComesAfterWhatWasSent(t *testing.T) {
 
 func TestASilentDirectionHoldsBytesBackUntilItIsHeard(t *testing.T) {
 	w := connected(3)
-	w.net.Mute(3, 0, false, true)
-	w.net.Send(w.conn, simnet.Client, []byte("ask"))
-	w.net.Send(w.conn, simnet.Node, []byte("answer"))
+	w.net.Mute(0, 3)
+	w.net.Send(w.conn, simnet.Dialer, []byte("ask"))
+	w.net.Send(w.conn, simnet.Acceptor, []byte("answer"))
 	w.run(time.Second)
 	if string(w.node.got) != "ask" || len(w.client.got) != 0 {
 		t.Fatalf("%q %q", w.node.got, w.client.got)
 	}
-	w.net.Mute(3, 0, false, false)
+	w.net.Unmute(0, 3)
 	w.run(time.Second)
 	if string(w.client.got) != "answer" {
 		t.Fatalf("%q", w.client.got)
-	}
-	if w.net.Hits(simnet.HalfOpen) != 1 {
-		t.Fatal("not counted")
 	}
 }
 
 func TestAResetLosesWhatIsOnItsWayAndBothHear(t *testing.T) {
 	w := connected(4)
-	w.net.Send(w.conn, simnet.Client, []byte("lost"))
+	w.net.Send(w.conn, simnet.Dialer, []byte("lost"))
 	w.net.Reset(w.conn)
 	w.run(time.Second)
 	want(t, w.client, "opened reset")
@@ -131,9 +128,9 @@ func TestAResetLosesWhatIsOnItsWayAndBothHear(t *testing.T) {
 func TestALostResponseTakesItsConnectionAlong(t *testing.T) {
 	w := connected(5)
 	w.net.LoseNextResponse(w.conn)
-	w.net.Send(w.conn, simnet.Client, []byte("ask"))
+	w.net.Send(w.conn, simnet.Dialer, []byte("ask"))
 	w.run(time.Second)
-	w.net.Send(w.conn, simnet.Node, []byte("answer"))
+	w.net.Send(w.conn, simnet.Acceptor, []byte("answer"))
 	w.run(time.Second)
 	want(t, w.client, "opened reset")
 	if string(w.node.got) != "ask" || len(w.client.got) != 0 || w.net.Hits(simnet.LostResponse) != 1 {
@@ -149,11 +146,10 @@ func TestADeadProcessResetsAndADeadMachineSaysNothing(t *testing.T) {
 
 	w = connected(6)
 	w.net.PowerOff(0)
-	w.net.Send(w.conn, simnet.Client, []byte("ask"))
+	w.net.Send(w.conn, simnet.Dialer, []byte("ask"))
 	w.run(time.Second)
 	want(t, w.client, "opened")
 	w.net.PowerOn(0)
-	w.net.Send(w.conn, simnet.Client, []byte("ask again"))
 	w.run(time.Second)
 	want(t, w.client, "opened dangling")
 	want(t, w.node, "opened")
@@ -162,14 +158,64 @@ func TestADeadProcessResetsAndADeadMachineSaysNothing(t *testing.T) {
 func TestASlowLinkIsLate(t *testing.T) {
 	w := connected(7)
 	w.net.Slow(3, 0, time.Second)
-	w.net.Send(w.conn, simnet.Client, []byte("x"))
+	w.net.Slow(3, 0, time.Second)
+	w.net.Slow(3, 0, -time.Second)
+	w.net.Send(w.conn, simnet.Dialer, []byte("x"))
 	w.run(900 * time.Millisecond)
 	if len(w.node.got) != 0 {
 		t.Fatal("in time")
 	}
-	w.net.Heal(4, 1)
+	w.net.Heal()
 	w.run(time.Second)
 	if w.k.Next() != clock.Never || string(w.node.got) != "x" {
 		t.Fatal("not delivered")
+	}
+}
+
+func TestAHostThatDiesEndsWhatItHasDialledToo(t *testing.T) {
+	w := connected(8)
+	w.net.Exit(3)
+	w.run(time.Second)
+	want(t, w.node, "opened reset")
+	want(t, w.client, "opened")
+
+	w = connected(8)
+	w.net.PowerOff(3)
+	w.net.Send(w.conn, simnet.Acceptor, []byte("still there?"))
+	w.run(time.Second)
+	want(t, w.node, "opened")
+	w.net.PowerOn(3)
+	w.run(time.Second)
+	want(t, w.node, "opened dangling")
+	if len(w.client.got) != 0 {
+		t.Fatal("a dead process received")
+	}
+}
+
+func TestAWayIsSilentUntilTheLastWhoMutedItLetsGo(t *testing.T) {
+	w := connected(9)
+	w.net.Mute(3, 0)
+	w.net.Mute(3, 0)
+	w.net.Send(w.conn, simnet.Dialer, []byte("x"))
+	w.net.Unmute(3, 0)
+	w.run(time.Second)
+	if len(w.node.got) != 0 {
+		t.Fatal("it was heard")
+	}
+	w.net.Unmute(3, 0)
+	w.run(time.Second)
+	if string(w.node.got) != "x" {
+		t.Fatalf("%q", w.node.got)
+	}
+}
+
+func TestPortsAreApart(t *testing.T) {
+	w := connected(10)
+	e := &end{}
+	w.net.Dial(3, 0, simnet.PeerPort, e)
+	w.run(time.Second)
+	want(t, e, "refused")
+	if open := w.net.Open(0, simnet.ClientPort); len(open) != 1 || len(w.net.Open(0, simnet.PeerPort)) != 0 {
+		t.Fatalf("%v", open)
 	}
 }

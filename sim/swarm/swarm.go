@@ -22,6 +22,12 @@ import (
 type Config struct {
 	// DurationMillis is how long there is load and faults.
 	DurationMillis int64
+	// Nodes is how many nodes there are, the first Voters of which vote.
+	Nodes, Voters int64
+	// Replication is how many replicas a partition has, MinISR how many of them
+	// must be in sync for what is produced with acks=all. Kafka:
+	// min.insync.replicas.
+	Replication, MinISR int64
 	// Producers, Idempotent and Readers are how many clients of each kind.
 	Producers, Idempotent, Readers int64
 	// Pipelines is how many idempotent producers there are that send several
@@ -70,6 +76,9 @@ type Config struct {
 	Faults [FaultKinds]int64
 }
 
+// MostNodes is how many nodes a run has at most.
+const MostNodes = 7
+
 // Fault is a kind of fault that the run's schedule can have.
 type Fault int
 
@@ -93,12 +102,37 @@ const (
 	Pause                   // the process does not run, for a while
 	WallStep                // the wall clock jumps
 
+	// Those from here on need more than one node.
+
+	Isolate   // a node that leads something is cut off from the other nodes
+	Partition // the nodes are in two parts that do not hear each other
+	Bridge    // only some nodes can hear all others
+	OneWay    // a node does not hear another, but is heard
+	PeerReset // a connection between two nodes is reset
+	SlowPeer  // the way between two nodes is slow, for a while
+	Rolling   // one node after another is asked to stop, and is started again
+	LongPause // a process does not run for longer than its session lasts
+	Drift     // a clock is faster or slower from here on, within the bound
+	Wipe      // a node loses its disk, and is started again without
+
+	// Beyond takes clocks out of the bound that reads rest on. It is never drawn
+	// unless it is asked for by name.
+	Beyond
+
 	FaultKinds
 )
+
+// firstOfMany is the first fault that needs more than one node.
+const firstOfMany = Isolate
+
+// destroys says whether a fault takes away what was durable. Only one node of a
+// run has such faults.
+func (f Fault) destroys() bool { return f == BitRot || f == BadSector || f == Wipe }
 
 var faultNames = [FaultKinds]string{
 	"kill", "power", "restart", "sync-error", "read-error", "write-error", "disk-full", "slow-disk",
 	"bit-rot", "bad-sector", "reset", "half-open", "cut", "slow-link", "lost-reply", "pause", "wall-step",
+	"isolate", "partition", "bridge", "one-way", "peer-reset", "slow-peer", "rolling", "long-pause", "drift", "wipe", "clock-beyond",
 }
 
 // String is the fault's name on the command line.
@@ -121,6 +155,10 @@ type field struct {
 func (c *Config) fields() []field {
 	out := []field{
 		{"duration_ms", &c.DurationMillis, 1, 1 << 40},
+		{"nodes", &c.Nodes, 1, MostNodes},
+		{"voters", &c.Voters, 1, MostNodes},
+		{"replication", &c.Replication, 1, MostNodes},
+		{"min_isr", &c.MinISR, 1, MostNodes},
 		{"producers", &c.Producers, 0, 1000},
 		{"idempotent", &c.Idempotent, 0, 1000},
 		{"readers", &c.Readers, 0, 1000},
@@ -201,8 +239,16 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%w: %s=%d, want %d to %d", ErrConfig, f.name, *f.value, f.min, f.max)
 		}
 	}
-	if c.Producers+c.Idempotent+c.Readers == 0 {
+	for f, every := range c.Faults {
+		if every > 0 && Fault(f) >= firstOfMany && c.Nodes == 1 {
+			return fmt.Errorf("%w: %s needs more than one node", ErrConfig, Fault(f))
+		}
+	}
+	switch {
+	case c.Producers+c.Idempotent+c.Readers == 0:
 		return fmt.Errorf("%w: no clients", ErrConfig)
+	case c.Voters > c.Nodes || c.Replication > c.Nodes || c.MinISR > c.Replication:
+		return fmt.Errorf("%w: %d nodes, %d voters, %d replicas, %d in sync", ErrConfig, c.Nodes, c.Voters, c.Replication, c.MinISR)
 	}
 	return nil
 }
@@ -210,7 +256,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -219,8 +265,8 @@ func Base() Config {
 }
 
 // Draw makes the run of a seed, of a given length; faults are those it may
-// have.
-func Draw(seed uint64, duration time.Duration, faults []Fault) Config {
+// have. If nodes is 0 that is drawn too.
+func Draw(seed uint64, nodes int, duration time.Duration, faults []Fault) Config {
 	c := Base()
 	c.DurationMillis = duration.Milliseconds()
 	rng := kernel.Stream(seed, "swarm")
@@ -247,10 +293,44 @@ func Draw(seed uint64, duration time.Duration, faults []Fault) Config {
 	c.Pipelines = one(0, 1, 1, 2)
 	c.SnapshotEntries = one(1, 5, 20, 10_000)
 	c.Passers = one(0, 1)
+	c.drawCluster(seed, int64(nodes))
 	for _, f := range faults {
-		c.Faults[f] = drawRate(seed, f)
+		if c.Nodes > 1 || f < firstOfMany {
+			c.Faults[f] = drawRate(seed, f)
+		}
+	}
+	if c.Nodes > 1 {
+		c.drawReplication(seed)
 	}
 	return c
+}
+
+// drawCluster draws how many nodes there are, and how many vote.
+func (c *Config) drawCluster(seed uint64, nodes int64) {
+	rng := kernel.Stream(seed, "swarm cluster")
+	drawn := []int64{1, 2, 3, 3, 3, 3, 4, 5, 7}[rng.IntN(9)]
+	if c.Nodes = nodes; nodes == 0 {
+		c.Nodes = drawn
+	}
+	voters := []int64{3, 3, 3, 5, 1}[rng.IntN(5)]
+	for voters > c.Nodes {
+		voters -= 2
+	}
+	c.Voters = voters
+}
+
+// drawReplication draws how often things are stored. What destroys a disk is
+// survived only by what is on two.
+func (c *Config) drawReplication(seed uint64) {
+	rng := kernel.Stream(seed, "swarm replication")
+	c.Replication = min(c.Nodes, []int64{3, 3, 3, 2, 1}[rng.IntN(5)])
+	c.MinISR = 1 + rng.Int64N(c.Replication)
+	for f, every := range c.Faults {
+		if every > 0 && Fault(f).destroys() {
+			c.Replication = max(c.Replication, 2)
+			c.MinISR = max(c.MinISR, 2)
+		}
+	}
 }
 
 // drawRate is how often a fault happens in the run of a seed: in most runs
@@ -266,6 +346,12 @@ func drawRate(seed uint64, f Fault) int64 {
 		rates = []int64{600, 1500, 4000}
 	case Reset, LostReply:
 		rates = []int64{50, 150, 500}
+	case PeerReset:
+		rates = []int64{100, 300, 1000}
+	case Isolate, Partition, Bridge, OneWay, SlowPeer, Drift, Beyond:
+		rates = []int64{300, 1000, 3000}
+	case Rolling, LongPause, Wipe:
+		rates = []int64{2000, 5000}
 	}
 	return rates[rng.IntN(len(rates))]
 }
@@ -276,7 +362,7 @@ func ParseFaults(text string) ([]Fault, error) {
 	case "none", "":
 		return nil, nil
 	case "all":
-		all := make([]Fault, FaultKinds)
+		all := make([]Fault, Beyond)
 		for i := range all {
 			all[i] = Fault(i)
 		}

@@ -51,7 +51,7 @@ func (a *App) Root() *cobra.Command {
   pawl consume orders --from start --count 1`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	within(root)
+	Within(root)
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -61,8 +61,8 @@ func (a *App) Root() *cobra.Command {
 	return root
 }
 
-// within makes a command that does nothing by itself: it wants a subcommand.
-func within(cmd *cobra.Command) {
+// Within makes a command that does nothing by itself: it wants a subcommand.
+func Within(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -116,8 +116,8 @@ func Positional(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// print writes a result: as JSON if that is asked for, as text otherwise.
-func (a *App) print(value any, text func(w io.Writer)) error {
+// Print writes a result: as JSON if that is asked for, as text otherwise.
+func (a *App) Print(value any, text func(w io.Writer)) error {
 	if a.json {
 		encoder := json.NewEncoder(a.Out)
 		encoder.SetEscapeHTML(false)
@@ -128,8 +128,8 @@ func (a *App) print(value any, text func(w io.Writer)) error {
 	return w.Flush()
 }
 
-// row writes one line of a table.
-func row(w io.Writer, cells ...any) {
+// Row writes one line of a table.
+func Row(w io.Writer, cells ...any) {
 	for i, cell := range cells {
 		if i > 0 {
 			fmt.Fprint(w, "\t")

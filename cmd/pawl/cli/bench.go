@@ -21,7 +21,7 @@ func (a *App) bench() *cobra.Command {
   pawl bench both --driver raw --connections 4 --partitions 8
   pawl bench table`,
 	}
-	within(cmd)
+	Within(cmd)
 	cmd.AddCommand(
 		a.benchOne("produce", "Measure producing", []string{"produce"}),
 		a.benchOne("consume", "Measure consuming a topic that holds records", []string{"consume"}),
@@ -71,7 +71,7 @@ encoded once, so that the broker is the limit.`,
 			return a.runBench(cmd.Context(), f, parts)
 		},
 	}
-	a.clientFlags(cmd)
+	a.ClientFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.driver, "driver", "franz", "franz or raw")
 	flags.StringVar(&f.Topic, "topic", "pawl-bench", "the topic; created if there is none")
@@ -104,11 +104,11 @@ func (a *App) runBench(ctx context.Context, f benchFlags, parts []string) error 
 		}
 		results = append(results, benched{part, f.driver, r.MBPerSecond(), r.RecordsPerSecond(), r.RequestsPerSecond(), r})
 	}
-	return a.print(results, func(w io.Writer) {
-		row(w, "", "MB/s", "records/s", "requests/s", "p50", "p99", "max")
+	return a.Print(results, func(w io.Writer) {
+		Row(w, "", "MB/s", "records/s", "requests/s", "p50", "p99", "max")
 		for _, r := range results {
 			l := r.Latency
-			row(w, r.What, fmt.Sprintf("%.1f", r.MBPerSecond), fmt.Sprintf("%.0f", r.RecordsPerSecond),
+			Row(w, r.What, fmt.Sprintf("%.1f", r.MBPerSecond), fmt.Sprintf("%.0f", r.RecordsPerSecond),
 				measured(r.Requests > 0, fmt.Sprintf("%.0f", r.RequestsPerSecond)),
 				latencyText(l, l.P50), latencyText(l, l.P99), latencyText(l, l.Max))
 		}
@@ -137,10 +137,10 @@ func (a *App) benchTopic(ctx context.Context, f benchFlags) error {
 		defer cancel()
 		return a.explain(load.CreateTopic(ctx, f.Config), f.Topic)
 	}
-	return a.withAdmin(ctx, f.Topic, func(ctx context.Context, admin *kadm.Client) error {
+	return a.WithAdmin(ctx, f.Topic, func(ctx context.Context, admin *kadm.Client) error {
 		made, err := admin.CreateTopic(ctx, int32(f.Partitions), int16(f.Replication), nil, f.Topic)
 		if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
-			return because(err, made.ErrMessage)
+			return Because(err, made.ErrMessage)
 		}
 		return nil
 	})

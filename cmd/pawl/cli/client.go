@@ -34,8 +34,8 @@ type timeoutFlag struct {
 	given bool
 }
 
-// clientFlags gives a command, and those below it, the flags of a client.
-func (a *App) clientFlags(cmd *cobra.Command) {
+// ClientFlags gives a command, and those below it, the flags of a client.
+func (a *App) ClientFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.StringSliceVar(&a.brokers, "brokers", nil,
 		"brokers to begin with, host:port,... (default "+defaultBroker+", or PAWL_BROKERS)")
@@ -90,8 +90,13 @@ func (a *App) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 	return client, nil
 }
 
-// withAdmin runs f with a connection, and at most the timeout.
-func (a *App) withAdmin(ctx context.Context, topic string, f func(context.Context, *kadm.Client) error) error {
+// WithAdmin runs f with a connection, and at most the timeout.
+func (a *App) WithAdmin(ctx context.Context, topic string, f func(context.Context, *kadm.Client) error) error {
+	return a.WithClient(ctx, topic, func(ctx context.Context, client *kgo.Client) error { return f(ctx, kadm.NewClient(client)) })
+}
+
+// WithClient is WithAdmin for requests that kadm lacks.
+func (a *App) WithClient(ctx context.Context, topic string, f func(context.Context, *kgo.Client) error) error {
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -99,7 +104,44 @@ func (a *App) withAdmin(ctx context.Context, topic string, f func(context.Contex
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, a.timeout.Duration)
 	defer cancel()
-	return a.explain(f(ctx, kadm.NewClient(client)), topic)
+	return a.explain(f(ctx, client), topic)
+}
+
+// Watch runs f again and again, a while apart, until it says that it is done.
+// Each time may take the timeout; ctx ends all.
+func (a *App) Watch(ctx context.Context, topic string, f func(context.Context, *kadm.Client) (done bool, err error)) error {
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for pause := watchFirst; ; pause = min(2*pause, watchLast) {
+		once, cancel := context.WithTimeout(ctx, a.timeout.Duration)
+		done, err := f(once, kadm.NewClient(client))
+		cancel()
+		if err != nil || done {
+			return a.explain(err, topic)
+		}
+		select {
+		case <-ctx.Done():
+			return a.explain(ctx.Err(), topic)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// watchFirst and watchLast are how far apart Watch looks, at first and at last.
+const (
+	watchFirst = 50 * time.Millisecond
+	watchLast  = time.Second
+)
+
+// Progress writes how far something is to a terminal, over what it wrote before;
+// an empty text erases it. To anything else it writes nothing.
+func (a *App) Progress(text string) {
+	if isTerminal(a.Err) {
+		fmt.Fprintf(a.Err, "\r\033[K%s", text)
+	}
 }
 
 // explain says where an error happened and what to do about it.
@@ -114,8 +156,7 @@ func (a *App) explain(err error, topic string) error {
 		return fmt.Errorf("topic %s: unknown to the brokers at %s: create it with: pawl topic create %s", topic, where, topic)
 	case errors.Is(err, kerr.TopicAlreadyExists):
 		return fmt.Errorf("topic %s: exists already at %s: see it with: pawl topic describe %s", topic, where, topic)
-	case errors.Is(err, kerr.UnsupportedVersion), strings.Contains(err.Error(), "request key is unknown"),
-		strings.Contains(err.Error(), "broker is too old"):
+	case Unserved(err):
 		return fmt.Errorf("%s%w at %s: use a broker of a later version", prefix(topic), errNotServed, where)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer from %s within %v (%w): try again, or give a longer --timeout", where, a.timeout.Duration, err)
@@ -127,6 +168,13 @@ func (a *App) explain(err error, topic string) error {
 		return fmt.Errorf("no broker at %s (%w): start one with pawl serve, or name one with --brokers or PAWL_BROKERS", where, err)
 	}
 	return fmt.Errorf("%s%w (brokers %s)", prefix(topic), err, where)
+}
+
+// Unserved reports whether err says that a broker lacks an API, or the version of
+// it that is needed.
+func Unserved(err error) bool {
+	return err != nil && (errors.Is(err, kerr.UnsupportedVersion) || strings.Contains(err.Error(), "request key is unknown") ||
+		strings.Contains(err.Error(), "broker is too old"))
 }
 
 func prefix(topic string) string {

@@ -41,7 +41,7 @@ A format holds ` + formatHelp + `.`,
   pawl consume orders --group billing`,
 		RunE: func(cmd *cobra.Command, args []string) error { return a.consumeTopic(cmd.Context(), args[0], f) },
 	}
-	a.clientFlags(cmd)
+	a.ClientFlags(cmd)
 	flags := cmd.Flags()
 	flags.Int32SliceVar(&f.partitions, "partition", nil, "only these partitions (default all)")
 	flags.StringVar(&f.from, "from", "start", "start, end, an offset, a time (2006-01-02T15:04:05Z, 2006-01-02), or how long ago (15m)")
@@ -147,7 +147,7 @@ func (a *App) consumeTopic(ctx context.Context, topic string, f consumeFlags) er
 // also says where to stop, and leaves out partitions with nothing to read.
 func (a *App) assign(ctx context.Context, topic string, f consumeFlags, from position) (ends map[int32]int64, starts map[int32]kgo.Offset, err error) {
 	starts = map[int32]kgo.Offset{}
-	err = a.withAdmin(ctx, topic, func(ctx context.Context, admin *kadm.Client) error {
+	err = a.WithAdmin(ctx, topic, func(ctx context.Context, admin *kadm.Client) error {
 		detail, err := lookup(ctx, admin, topic)
 		if err != nil {
 			return err

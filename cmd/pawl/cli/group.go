@@ -17,8 +17,8 @@ func (a *App) group() *cobra.Command {
 		Example: `  pawl group list
   pawl group seek billing --topic orders --to start`,
 	}
-	within(cmd)
-	a.clientFlags(cmd)
+	Within(cmd)
+	a.ClientFlags(cmd)
 	cmd.AddCommand(a.groupList(), a.groupDescribe(), a.groupSeek(), a.groupDelete())
 	return cmd
 }
@@ -27,7 +27,7 @@ func (a *App) groupList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the groups", Args: Positional(), Example: "  pawl group list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
 				groups, err := admin.ListGroups(ctx)
 				if err != nil {
 					return err
@@ -41,10 +41,10 @@ func (a *App) groupList() *cobra.Command {
 				for _, g := range groups.Sorted() {
 					lines = append(lines, line{g.Group, g.State, g.GroupType})
 				}
-				return a.print(lines, func(w io.Writer) {
-					row(w, "GROUP", "STATE", "TYPE")
+				return a.Print(lines, func(w io.Writer) {
+					Row(w, "GROUP", "STATE", "TYPE")
 					for _, l := range lines {
-						row(w, l.Group, l.State, l.Type)
+						Row(w, l.Group, l.State, l.Type)
 					}
 				})
 			})
@@ -77,7 +77,7 @@ func (a *App) groupDescribe() *cobra.Command {
 		Use: "describe GROUP", Short: "Show a group's members, committed offsets and lag",
 		Args: Positional("GROUP"), Example: "  pawl group describe billing --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
 				lags, err := admin.Lag(ctx, args[0])
 				if err != nil {
 					return err
@@ -97,11 +97,11 @@ func (a *App) groupDescribe() *cobra.Command {
 					}
 					d.Partitions = append(d.Partitions, c)
 				}
-				return a.print(d, func(w io.Writer) {
+				return a.Print(d, func(w io.Writer) {
 					fmt.Fprintf(w, "group %s, %s, %d members, coordinator %d, lag %d\n", d.Group, d.State, d.Members, d.Coordinator, d.Lag)
-					row(w, "TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
+					Row(w, "TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER")
 					for _, c := range d.Partitions {
-						row(w, c.Topic, c.Partition, c.Committed, c.End, c.Lag, c.Member)
+						Row(w, c.Topic, c.Partition, c.Committed, c.End, c.Lag, c.Member)
 					}
 				})
 			})
@@ -122,7 +122,7 @@ func (a *App) groupSeek() *cobra.Command {
 			if err != nil {
 				return Usage("--to %s: want start, end, an offset, a time, or how long ago", to)
 			}
-			return a.withAdmin(cmd.Context(), topic, func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), topic, func(ctx context.Context, admin *kadm.Client) error {
 				return a.seek(ctx, admin, args[0], topic, where)
 			})
 		},
@@ -169,10 +169,10 @@ func (a *App) seek(ctx context.Context, admin *kadm.Client, group, topic string,
 	for _, o := range offsets.Sorted() {
 		lines = append(lines, line{o.Partition, o.At})
 	}
-	return a.print(lines, func(w io.Writer) {
-		row(w, "PARTITION", "OFFSET")
+	return a.Print(lines, func(w io.Writer) {
+		Row(w, "PARTITION", "OFFSET")
 		for _, l := range lines {
-			row(w, l.Partition, l.Offset)
+			Row(w, l.Partition, l.Offset)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func (a *App) groupDelete() *cobra.Command {
 		Use: "delete GROUP", Short: "Delete a group without members, and its committed offsets",
 		Args: Positional("GROUP"), Example: "  pawl group delete billing",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
 				if _, err := admin.DeleteGroup(ctx, args[0]); err != nil {
 					return fmt.Errorf("group %s: %w", args[0], err)
 				}
@@ -190,7 +190,7 @@ func (a *App) groupDelete() *cobra.Command {
 					Group string `json:"group"`
 					Done  string `json:"done"`
 				}{args[0], "deleted"}
-				return a.print(result, func(w io.Writer) { fmt.Fprintf(w, "deleted group %s\n", args[0]) })
+				return a.Print(result, func(w io.Writer) { fmt.Fprintf(w, "deleted group %s\n", args[0]) })
 			})
 		},
 	}

@@ -51,7 +51,7 @@ func (a *App) produce() *cobra.Command {
 			return a.produceLines(cmd.Context(), args[0], in, f, opts)
 		},
 	}
-	a.clientFlags(cmd)
+	a.ClientFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.key, "key", "", "key of every record (default none)")
 	flags.StringVar(&f.separator, "key-separator", "", "what separates key and value in each line")
@@ -198,7 +198,7 @@ func (a *App) produceLines(ctx context.Context, topic string, in io.Reader, f pr
 	if err := errors.Join(readErr, flushErr); err != nil {
 		return err
 	}
-	return a.print(result, func(w io.Writer) {
+	return a.Print(result, func(w io.Writer) {
 		fmt.Fprintf(w, "produced %s, %s, to topic %s\n",
 			count(result.Records, "record"), count(result.Bytes, "byte"), topic)
 	})

@@ -22,8 +22,8 @@ func (a *App) topic() *cobra.Command {
 		Example: `  pawl topic create orders --partitions 3
   pawl topic list`,
 	}
-	within(cmd)
-	a.clientFlags(cmd)
+	Within(cmd)
+	a.ClientFlags(cmd)
 	cmd.AddCommand(a.topicCreate(), a.topicList(), a.topicDescribe(), a.topicDelete(),
 		a.topicAddPartitions(), a.topicConfig(), a.topicTrim())
 	return cmd
@@ -51,10 +51,10 @@ func (a *App) topicCreate() *cobra.Command {
 			for key, value := range set {
 				values[key] = &value
 			}
-			return a.withAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
 				made, err := admin.CreateTopic(ctx, partitions, replication, values, args[0])
 				if err != nil {
-					return because(err, made.ErrMessage)
+					return Because(err, made.ErrMessage)
 				}
 				result := struct {
 					Topic       string `json:"topic"`
@@ -62,7 +62,7 @@ func (a *App) topicCreate() *cobra.Command {
 					Partitions  int32  `json:"partitions"`
 					Replication int16  `json:"replication"`
 				}{args[0], idText(made.ID), made.NumPartitions, made.ReplicationFactor}
-				return a.print(result, func(w io.Writer) {
+				return a.Print(result, func(w io.Writer) {
 					fmt.Fprintf(w, "created topic %s: partitions %s, replication %s\n",
 						args[0], known(int64(made.NumPartitions)), known(int64(made.ReplicationFactor)))
 				})
@@ -86,8 +86,8 @@ func known(n int64) string {
 // idText writes an id as Kafka's own tools do.
 func idText(id kadm.TopicID) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
-// because adds the broker's own words to its error code.
-func because(err error, message string) error {
+// Because adds the broker's own words to its error code.
+func Because(err error, message string) error {
 	if message == "" {
 		return err
 	}
@@ -112,7 +112,7 @@ func (a *App) topicList() *cobra.Command {
 		Use: "list", Short: "List the topics", Args: Positional(),
 		Example: "  pawl topic list --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), "", func(ctx context.Context, admin *kadm.Client) error {
 				list := admin.ListTopics
 				if internal {
 					list = admin.ListTopicsWithInternal
@@ -130,10 +130,10 @@ func (a *App) topicList() *cobra.Command {
 				for _, t := range topics.Sorted() {
 					lines = append(lines, line{t.Topic, len(t.Partitions), t.Partitions.NumReplicas()})
 				}
-				return a.print(lines, func(w io.Writer) {
-					row(w, "TOPIC", "PARTITIONS", "REPLICATION")
+				return a.Print(lines, func(w io.Writer) {
+					Row(w, "TOPIC", "PARTITIONS", "REPLICATION")
 					for _, l := range lines {
-						row(w, l.Topic, l.Partitions, l.Replication)
+						Row(w, l.Topic, l.Partitions, l.Replication)
 					}
 				})
 			})
@@ -166,13 +166,13 @@ func (a *App) topicDescribe() *cobra.Command {
 		Use: "describe NAME", Short: "Show a topic's partitions, offsets and configuration",
 		Args: Positional("NAME"), Example: "  pawl topic describe orders",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
 				topic, err := lookup(ctx, admin, args[0])
 				if err != nil {
 					return err
 				}
 				d := describe(ctx, admin, topic)
-				return a.print(d, func(w io.Writer) { d.write(w) })
+				return a.Print(d, func(w io.Writer) { d.write(w) })
 			})
 		},
 	}
@@ -224,9 +224,9 @@ func (d described) write(w io.Writer) {
 	for _, key := range slices.Sorted(maps.Keys(d.Config)) {
 		fmt.Fprintf(w, "config %s=%s\n", key, d.Config[key])
 	}
-	row(w, "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "START", "END")
+	Row(w, "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "START", "END")
 	for _, p := range d.Partitions {
-		row(w, p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, p.Start, p.End)
+		Row(w, p.Partition, p.Leader, p.LeaderEpoch, p.Replicas, p.ISR, p.Start, p.End)
 	}
 }
 
@@ -235,12 +235,12 @@ func (a *App) topicDelete() *cobra.Command {
 		Use: "delete NAME", Short: "Delete a topic and its records",
 		Args: Positional("NAME"), Example: "  pawl topic delete orders",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
 				deleted, err := admin.DeleteTopic(ctx, args[0])
 				if err != nil {
-					return because(err, deleted.ErrMessage)
+					return Because(err, deleted.ErrMessage)
 				}
-				return a.print(said{args[0], "deleted"}, func(w io.Writer) {
+				return a.Print(said{args[0], "deleted"}, func(w io.Writer) {
 					fmt.Fprintf(w, "deleted topic %s\n", args[0])
 				})
 			})
@@ -257,15 +257,15 @@ func (a *App) topicAddPartitions() *cobra.Command {
 			if err != nil || add < 1 {
 				return Usage("N is %q, want how many partitions to add", args[1])
 			}
-			return a.withAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
 				responses, err := admin.CreatePartitions(ctx, add, args[0])
 				if err != nil {
 					return err
 				}
 				if r := responses[args[0]]; r.Err != nil {
-					return because(r.Err, r.ErrMessage)
+					return Because(r.Err, r.ErrMessage)
 				}
-				return a.print(said{args[0], "added " + count(int64(add), "partition")}, func(w io.Writer) {
+				return a.Print(said{args[0], "added " + count(int64(add), "partition")}, func(w io.Writer) {
 					fmt.Fprintf(w, "added %s to topic %s\n", count(int64(add), "partition"), args[0])
 				})
 			})
@@ -285,7 +285,7 @@ func (a *App) topicConfig() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
 				if len(alter) == 0 {
 					return a.showConfig(ctx, admin, args[0])
 				}
@@ -295,10 +295,10 @@ func (a *App) topicConfig() *cobra.Command {
 				}
 				for _, r := range responses {
 					if r.Err != nil {
-						return because(r.Err, r.ErrMessage)
+						return Because(r.Err, r.ErrMessage)
 					}
 				}
-				return a.print(said{args[0], "changed"}, func(w io.Writer) {
+				return a.Print(said{args[0], "changed"}, func(w io.Writer) {
 					fmt.Fprintf(w, "changed the configuration of topic %s\n", args[0])
 				})
 			})
@@ -337,17 +337,17 @@ func (a *App) showConfig(ctx context.Context, admin *kadm.Client, topic string) 
 	lines := []line{}
 	for _, resource := range configs {
 		if resource.Err != nil {
-			return because(resource.Err, resource.ErrMessage)
+			return Because(resource.Err, resource.ErrMessage)
 		}
 		for _, c := range resource.Configs {
 			lines = append(lines, line{c.Key, c.MaybeValue(), strings.ToLower(c.Source.String())})
 		}
 	}
 	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.Key, b.Key) })
-	return a.print(lines, func(w io.Writer) {
-		row(w, "KEY", "VALUE", "FROM")
+	return a.Print(lines, func(w io.Writer) {
+		Row(w, "KEY", "VALUE", "FROM")
 		for _, l := range lines {
-			row(w, l.Key, l.Value, l.Source)
+			Row(w, l.Key, l.Value, l.Source)
 		}
 	})
 }
@@ -362,7 +362,7 @@ func (a *App) topicTrim() *cobra.Command {
 			if partition < 0 || before < 0 {
 				return Usage("--partition and --before are needed, both 0 or more")
 			}
-			return a.withAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
+			return a.WithAdmin(cmd.Context(), args[0], func(ctx context.Context, admin *kadm.Client) error {
 				offsets := kadm.Offsets{}
 				offsets.AddOffset(args[0], partition, before, -1)
 				responses, err := admin.DeleteRecords(ctx, offsets)
@@ -381,7 +381,7 @@ func (a *App) topicTrim() *cobra.Command {
 					Partition int32  `json:"partition"`
 					Start     int64  `json:"start"`
 				}{args[0], partition, r.LowWatermark}
-				return a.print(result, func(w io.Writer) {
+				return a.Print(result, func(w io.Writer) {
 					fmt.Fprintf(w, "topic %s partition %d begins at offset %d\n", args[0], partition, r.LowWatermark)
 				})
 			})

@@ -58,7 +58,7 @@ func (a *App) version() *cobra.Command {
 		Example: "  pawl version --json", Args: Positional(),
 		RunE: func(*cobra.Command, []string) error {
 			v := BuildVersion()
-			return a.print(v, func(w io.Writer) { fmt.Fprintln(w, v) })
+			return a.Print(v, func(w io.Writer) { fmt.Fprintln(w, v) })
 		},
 	}
 	cmd.Flags().BoolVar(&a.json, "json", false, "print JSON, for programs")

@@ -1,0 +1,248 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/linearizability/history"
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// truth is what is true of a partition, whichever node one asks. There is one
+// history, and every replica's every state is on it.
+//
+// Source: the state checker of TigerBeetle's simulator; the invariants of Kafka's
+// replication in Vanlightly's TLA+ specifications.
+type truth struct {
+	highWatermark record.Offset
+	committed     []entry // everything below it, of the log that first had it
+	leaders       map[record.LeaderEpoch]metadata.NodeID
+	chains        map[where]uint64 // of every batch that was ever durable
+}
+
+// where is a batch's place in the history: a leader puts one batch at an offset.
+type where struct {
+	epoch record.LeaderEpoch
+	base  record.Offset
+}
+
+func (c *Checker) truth(id storage.LogID) *truth {
+	t := c.truths[id]
+	if t == nil {
+		t = &truth{leaders: map[record.LeaderEpoch]metadata.NodeID{}, chains: map[where]uint64{}}
+		c.truths[id] = t
+	}
+	return t
+}
+
+// matches looks at what was added to a log: two logs that have a batch of one
+// leader epoch at one offset are the same up to there.
+func (c *Checker) matches(n *node, id storage.LogID, l *life, first int) {
+	t := c.truth(id)
+	for _, e := range l.ghost.entries[min(first, len(l.ghost.entries)):] {
+		at := where{e.epoch, e.base}
+		if chain, ok := t.chains[at]; ok && chain != e.chain && !n.lost {
+			c.Violate("logs match", "%s-%d on node %d: offset %d of epoch %d is another batch than on another node, or has others before it", l.topic, id.Partition, n.id, e.base, e.epoch)
+		}
+		t.chains[at] = e.chain
+	}
+}
+
+// committed looks at a replica whose high watermark has moved: what is below is
+// what it is on every other, for all time.
+func (c *Checker) committed(n *node, l *life, id storage.LogID, p history.Partition) {
+	t, at := c.truth(id), l.highWatermark
+	known := min(at, t.highWatermark)
+	if chainAt(l.ghost.entries, l.ghost.base, known) != chainAt(t.committed, 0, known) {
+		c.Violate("replicas agree on what is committed", "%s on node %d: not what was committed below %d", p, n.id, known)
+		return
+	}
+	if at <= t.highWatermark {
+		return
+	}
+	i, ok := find(l.ghost.entries, t.highWatermark)
+	for ; ok && i < len(l.ghost.entries) && l.ghost.entries[i].id.next <= at; i++ {
+		t.committed = append(t.committed, l.ghost.entries[i])
+	}
+	t.highWatermark = at
+	if !ok || t.committed[len(t.committed)-1].id.next != at {
+		c.Violate("what is committed is durable", "%s on node %d: high watermark %d, durable is what is below %d", p, n.id, at, l.ghost.end())
+		return
+	}
+	c.candidates(id, p)
+}
+
+// leads looks at a node that begins to lead: nobody else did in that epoch, and
+// it has everything that was committed.
+func (c *Checker) leads(n *node, l *life, id storage.LogID, p history.Partition) {
+	t := c.truth(id)
+	if other, ok := t.leaders[l.epoch]; ok && other != n.id {
+		c.Violate("one leader per epoch", "%s: node %d leads epoch %d, as node %d did", p, n.id, l.epoch, other)
+	}
+	t.leaders[l.epoch] = n.id
+	if !l.holds(t) {
+		c.Violate("leaders have everything committed", "%s: node %d leads epoch %d with what is below %d, committed is what is below %d", p, n.id, l.epoch, l.ghost.end(), t.highWatermark)
+	}
+}
+
+// holds says whether a log has everything that is committed.
+func (l *life) holds(t *truth) bool {
+	return chainAt(l.ghost.entries, l.ghost.base, t.highWatermark) == chainAt(t.committed, 0, t.highWatermark)
+}
+
+// candidates looks at who may be elected: each has everything committed.
+func (c *Checker) candidates(id storage.LogID, p history.Partition) {
+	if c.lone() {
+		return
+	}
+	t := c.truth(id)
+	part, ok := c.newest.Partition(id.Topic, id.Partition)
+	if !ok || t.highWatermark == 0 {
+		return
+	}
+	for _, list := range [][]metadata.NodeID{part.ISR, part.ELR} {
+		for _, member := range list {
+			n := c.nodes[member-1]
+			if !n.lost && !n.life(id).holds(t) {
+				c.Violate("candidates have everything committed", "%s: node %d may be elected with what is below %d, committed is what is below %d; %v",
+					p, member, n.life(id).ghost.end(), t.highWatermark, part)
+			}
+		}
+	}
+}
+
+// cut looks at a replica that drops the end of its log: nothing of it was
+// committed.
+func (c *Checker) cut(n *node, id storage.LogID, end record.Offset) {
+	l, t := n.life(id), c.truth(id)
+	for _, e := range l.ghost.entries {
+		if e.id.next <= end || e.id.next > t.highWatermark {
+			continue
+		}
+		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && !n.lost {
+			c.Violate("what is committed is not cut off", "%s-%d on node %d: cut at %d, committed is what is below %d", l.topic, id.Partition, n.id, end, t.highWatermark)
+			break
+		}
+	}
+	l.ghost.cut(end)
+	if l.hashedAt > end {
+		l.hashedAt = -1
+	}
+}
+
+// Newest is the newest image that any node has had.
+func (c *Checker) Newest() metadata.Image { return c.newest }
+
+// Image looks at what a node knows of the cluster.
+func (c *Checker) Image(node int, m metadata.Image) {
+	n := c.nodes[node]
+	at := m.Offset()
+	switch {
+	case at == n.image:
+		return
+	case at < n.image:
+		c.Violate("metadata do not go back", "node %d: from offset %d to %d", n.id, n.image, at)
+	}
+	n.image = at
+	if hash, ok := c.hashes[at]; ok && hash != m.Hash() {
+		c.Violate("nodes agree on metadata", "node %d at offset %d: %#x, another has %#x", n.id, at, m.Hash(), hash)
+	}
+	c.hashes[at] = m.Hash()
+	if at <= c.newest.Offset() {
+		return
+	}
+	before := c.newest
+	c.newest = m
+	for _, n := range c.nodes {
+		if b, ok := m.Broker(n.id); n.lost && ok && b.Epoch > n.lostAt {
+			n.lost = false
+		}
+	}
+	for t := range m.Topics() {
+		for p := range m.Partitions(t.ID) {
+			old, was := before.Partition(t.ID, p.Index)
+			if was && old == p {
+				continue // images share what is the same
+			}
+			name := history.Partition{Topic: t.Name, Index: p.Index}
+			c.wellFormed(m, name, p)
+			if was {
+				c.follows(name, old, p)
+			}
+		}
+	}
+	if c.lone() {
+		return
+	}
+	for t := range m.Topics() {
+		for p := range m.Partitions(t.ID) {
+			c.candidates(storage.LogID{Topic: t.ID, Partition: p.Index}, history.Partition{Topic: t.Name, Index: p.Index})
+		}
+	}
+}
+
+// wellFormed looks at a partition in an image.
+func (c *Checker) wellFormed(m metadata.Image, name history.Partition, p *metadata.Partition) {
+	in := func(list []metadata.NodeID) func(metadata.NodeID) bool {
+		return func(n metadata.NodeID) bool { return slices.Contains(list, n) }
+	}
+	out := func(list []metadata.NodeID) func(metadata.NodeID) bool {
+		return func(n metadata.NodeID) bool { return !slices.Contains(list, n) }
+	}
+	switch {
+	case slices.ContainsFunc(p.ISR, out(p.Replicas)), slices.ContainsFunc(p.ELR, out(p.Replicas)):
+		c.Violate("who is in sync is a replica", "%s: %v", name, p)
+	case slices.ContainsFunc(p.ISR, in(p.ELR)):
+		c.Violate("nobody is both in sync and eligible", "%s: %v", name, p)
+	case p.Leader != metadata.NoNode && !slices.Contains(p.ISR, p.Leader):
+		c.Violate("leaders are in sync", "%s: %v", name, p)
+	case len(p.ISR) >= m.EffectiveMinISR(p) && len(p.ELR) > 0:
+		c.Violate("nobody is eligible beside enough in sync", "%s: %v, want %d in sync", name, p, m.EffectiveMinISR(p))
+	}
+	if c.lone() {
+		return
+	}
+	for _, n := range p.ISR {
+		if b, ok := m.Broker(n); !ok || b.Fenced {
+			c.Violate("who is in sync is not fenced", "%s: node %d; %v", name, n, p)
+		}
+	}
+}
+
+// follows looks at how a partition has changed.
+func (c *Checker) follows(name history.Partition, old, p *metadata.Partition) {
+	switch {
+	case p.LeaderEpoch < old.LeaderEpoch || p.Epoch < old.Epoch:
+		c.Violate("a partition's epochs do not go back", "%s: from %v to %v", name, old, p)
+	case p.LeaderEpoch == old.LeaderEpoch && p.Leader != old.Leader:
+		c.Violate("another leader has another epoch", "%s: from %v to %v", name, old, p)
+	}
+}
+
+// Apart says what nodes that run in peace do not agree on, or nothing.
+func (c *Checker) Apart() string {
+	for _, n := range c.nodes {
+		if n.image != c.newest.Offset() {
+			return fmt.Sprintf("node %d has metadata to %d, another to %d", n.id, n.image, c.newest.Offset())
+		}
+	}
+	for t := range c.newest.Topics() {
+		for p := range c.newest.Partitions(t.ID) {
+			name := history.Partition{Topic: t.Name, Index: p.Index}
+			if p.Leader == metadata.NoNode || len(p.ISR) != len(p.Replicas) || len(p.Adding) > 0 {
+				return fmt.Sprintf("%s: %v", name, p)
+			}
+			id := storage.LogID{Topic: t.ID, Partition: p.Index}
+			truth := c.truth(id)
+			for _, r := range p.Replicas {
+				l := c.nodes[r-1].life(id)
+				if l.ghost.end() != truth.highWatermark || !l.holds(truth) || l.highWatermark != truth.highWatermark {
+					return fmt.Sprintf("%s on node %d: log end %d, high watermark %d, committed is what is below %d", name, r, l.ghost.end(), l.highWatermark, truth.highWatermark)
+				}
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,274 @@
+package check
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/partition"
+	"github.com/pawlbroker/pawl/linearizability/history"
+	"github.com/pawlbroker/pawl/storage"
+	"github.com/pawlbroker/pawl/storage/job"
+	"github.com/pawlbroker/pawl/storage/record"
+)
+
+// node is what one node has shown of itself.
+type node struct {
+	id    metadata.NodeID
+	lives map[storage.LogID]*life
+	image metadata.Offset // of its image, when it was last looked at
+
+	// lost says that its disk has lost what was durable: it was wiped, or damaged.
+	// Until it has registered anew, after which its epoch is greater than lostAt,
+	// the cluster may believe that it has everything.
+	lost   bool
+	lostAt metadata.BrokerEpoch
+}
+
+// life is what a node has shown of a log: since its process started, and what
+// must still be there when the next one starts.
+type life struct {
+	topic string
+	ghost ghost
+
+	highWatermark record.Offset
+	committed     record.Offset // the highest high watermark of all processes
+	logStart      record.Offset
+	epoch         record.LeaderEpoch
+	leads         bool
+	damaged       bool
+	deleting      bool // a job to delete it was submitted
+	hashedAt      record.Offset // the end of the log that producers is the hash of
+	producers     uint64
+}
+
+func (n *node) life(id storage.LogID) *life {
+	l := n.lives[id]
+	if l == nil {
+		l = &life{}
+		n.lives[id] = l
+	}
+	return l
+}
+
+// Step looks at a node's partitions after an event, at what costs little to see.
+func (c *Checker) Step(node int, t *partition.Table) {
+	n := c.nodes[node]
+	t.Glances(func(g partition.Glance) { c.glance(n, g) })
+}
+
+// Table does too, and at what costs more.
+func (c *Checker) Table(node int, t *partition.Table) {
+	n := c.nodes[node]
+	for _, s := range t.Status() {
+		c.glance(n, s.Glance)
+		if s.Damage == nil {
+			was := n.life(s.Log)
+			was.hashedAt, was.producers = s.OnDisk, s.ProducerHash
+		}
+	}
+}
+
+func (c *Checker) glance(n *node, g partition.Glance) {
+	p := history.Partition{Topic: g.Topic, Index: g.Log.Partition}
+	was := n.life(g.Log)
+	if was.topic == "" {
+		was.topic = g.Topic
+		c.names[p] = g.Log
+	}
+	switch {
+	case g.Damage != nil:
+		was.damaged = true
+		c.damaged(n, p, g.Damage.Error())
+		return
+	case g.LogStart > g.HighWatermark || g.HighWatermark > g.OnDisk || g.OnDisk > g.LogEnd:
+		c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, g.LogStart, g.HighWatermark, g.OnDisk, g.LogEnd)
+	case g.View.Start() != g.LogStart || g.View.End() < g.OnDisk: // a view is of a whole commit group
+		c.Violate("the node and its store agree", "%s: log start %d, on disk %d, in the store %d to %d", p, g.LogStart, g.OnDisk, g.View.Start(), g.View.End())
+	case g.HighWatermark < was.highWatermark:
+		c.Violate("high watermark does not go back", "%s on node %d: from %d to %d", p, n.id, was.highWatermark, g.HighWatermark)
+	case g.LogStart < was.logStart:
+		c.Violate("log start does not go back", "%s: from %d to %d", p, was.logStart, g.LogStart)
+	case g.LeaderEpoch < was.epoch:
+		c.Violate("leader epoch does not go back", "%s: from %d to %d", p, was.epoch, g.LeaderEpoch)
+	}
+	if acked := c.log(p).acked; c.lone() && g.HighWatermark < acked {
+		c.Violate("what clients know is committed", "%s: high watermark is %d, clients know of %d", p, g.HighWatermark, acked)
+	}
+	for i := 1; i < len(g.Epochs); i++ {
+		if a, b := g.Epochs[i-1], g.Epochs[i]; a.Epoch >= b.Epoch || a.Start >= b.Start {
+			c.Violate("epochs ascend", "%s: %v", p, g.Epochs)
+		}
+	}
+	was.damaged = false
+	if g.LeaderEpoch != was.epoch {
+		was.leads = false
+	}
+	was.logStart, was.epoch = g.LogStart, g.LeaderEpoch
+	if g.HighWatermark > was.highWatermark {
+		was.highWatermark = g.HighWatermark
+		was.committed = max(was.committed, g.HighWatermark)
+		c.committed(n, was, g.Log, p)
+	}
+	if leads := c.lone(); leads && !was.leads {
+		was.leads = true
+		c.leads(n, was, g.Log, p)
+	}
+}
+
+func (c *Checker) damaged(n *node, p history.Partition, what string) {
+	if !c.Rotten && c.ReadErrors {
+		return
+	}
+	if !c.Rotten {
+		c.Violate("nothing is damaged unless something damages it", "%s: %s", p, what)
+	}
+	if c.lone() {
+		c.Damage[p] = what
+	} else {
+		c.lose(n)
+	}
+}
+
+// Submitted looks at a job that a node wants done.
+func (c *Checker) Submitted(node int, j job.Job) {
+	switch j := j.(type) {
+	case job.Append:
+		c.nodes[node].life(j.Log).ghost.submitted(j.Batches)
+	case job.Delete:
+		c.nodes[node].life(j.Log).deleting = true
+	}
+}
+
+// Done looks at the result of a job that a node is about to hear of.
+func (c *Checker) Done(node int, r job.Result) {
+	n := c.nodes[node]
+	switch j := r.Job.(type) {
+	case job.Append:
+		l := n.life(j.Log)
+		if r.Err != nil {
+			clean := errors.Is(r.Err, storage.ErrNoSpace) || errors.Is(r.Err, storage.ErrNotNext)
+			l.ghost.refused(j.Batches, !clean)
+			return
+		}
+		first := len(l.ghost.entries)
+		if !l.ghost.written(j.Batches) {
+			c.Violate("appends follow one another", "%s on node %d: %v, its log ends at %d", l.topic, n.id, j, l.ghost.end())
+			return
+		}
+		c.matches(n, j.Log, l, first)
+	case job.Truncate:
+		if r.Err == nil {
+			c.cut(n, j.Log, r.View.End())
+		}
+	case job.Reset:
+		if r.Err == nil {
+			l := n.life(j.Log)
+			c.cut(n, j.Log, 0)
+			l.ghost = ghost{start: j.Start}
+			if t := c.truths[j.Log]; t != nil {
+				l.ghost.base = chainAt(t.committed, 0, j.Start)
+			}
+			l.highWatermark, l.committed, l.hashedAt = 0, 0, -1
+		}
+	case job.Delete:
+		if r.Err == nil {
+			topic := n.life(j.Log).topic
+			n.lives[j.Log] = &life{topic: topic}
+		}
+	}
+}
+
+// Ended says that a node's process is no more.
+func (c *Checker) Ended(node int) {
+	n := c.nodes[node]
+	n.image = 0
+	for _, l := range n.lives { //pawl:unordered each by itself
+		l.leads, l.damaged = false, false
+		if !c.lone() {
+			l.highWatermark, l.epoch = 0, 0
+		}
+	}
+}
+
+// Wiped says that a node has another disk, which is empty.
+func (c *Checker) Wiped(node int) {
+	n := c.nodes[node]
+	n.lives = map[storage.LogID]*life{}
+	c.lose(n)
+}
+
+// lose says that a node has less on its disk than it had.
+func (c *Checker) lose(n *node) {
+	n.lost = true
+	if b, ok := c.newest.Broker(n.id); ok {
+		n.lostAt = b.Epoch
+	}
+}
+
+// Recovered looks at what a node found on its disk. clean says that the process
+// before it stopped in good order, perhaps that it was at it.
+func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool) {
+	n := c.nodes[node]
+	if r.Clean && !clean && !perhaps {
+		c.Violate("a crash is not taken for a clean stop", "the store says it was closed")
+	}
+	for i := range r.Logs {
+		l := &r.Logs[i]
+		was, end := n.life(l.ID), l.View.End()
+		p := history.Partition{Topic: was.topic, Index: l.ID.Partition}
+		if l.Damage != nil {
+			c.damaged(n, p, l.Damage.Error())
+			was.ghost.cut(end)
+			continue
+		}
+		if acked := c.log(p).acked; c.lone() && end < acked {
+			c.Violate("what was acknowledged is there after a crash", "%s: log end is %d, acknowledged is %d", p, end, acked)
+		}
+		if end < was.committed {
+			c.Violate("what was committed is there after a crash", "%s: log end is %d, high watermark was %d", p, end, was.committed)
+		}
+		first := len(was.ghost.entries)
+		if what := was.ghost.recovered(l.View.Start(), end); what != "" {
+			c.Violate("what was written is there after a crash", "%s on node %d: %s", p, n.id, what)
+		}
+		c.matches(n, l.ID, was, first)
+		hash, err := partition.Replayed(l)
+		switch {
+		case err != nil:
+			c.Violate("producer state can be replayed", "%s: %v", p, err)
+		case end == was.hashedAt && hash != was.producers && end > 0:
+			c.Violate("producer state is the same replayed as live", "%s at %d: %#x, was %#x", p, end, hash, was.producers)
+		}
+	}
+	c.missing(n, r)
+	if clean && !r.Clean && !c.Rotten {
+		c.Violate("a clean stop is known at the next start", "the store says it was not")
+	}
+	if clean && r.Groups > 0 && !c.Rotten {
+		c.Violate("a clean start replays nothing", "%d groups of %d bytes", r.Groups, r.Bytes)
+	}
+}
+
+// missing looks for logs that are gone.
+func (c *Checker) missing(n *node, r *storage.Recovered) {
+	found := map[storage.LogID]bool{}
+	for i := range r.Logs {
+		found[r.Logs[i].ID] = true
+	}
+	for id, l := range n.lives { //pawl:unordered any of them is a violation
+		if len(l.ghost.entries) > 0 && !found[id] && !l.deleting && !n.lost && !c.Rotten {
+			c.Violate("what was written is there after a crash", "%s-%d on node %d is gone; its end was %d", l.topic, id.Partition, n.id, l.ghost.end())
+		}
+	}
+	if !c.lone() {
+		return
+	}
+	for _, p := range slices.SortedFunc(maps.Keys(c.parts), history.Partition.Compare) { //pawl:total-order keys of a map are unique
+		there := slices.ContainsFunc(r.Logs, func(l storage.RecoveredLog) bool { return l.ID.Partition == p.Index && n.life(l.ID).topic == p.Topic })
+		if acked := c.parts[p].acked; acked > 0 && !there && c.Damage[p] == "" {
+			c.Violate("what was acknowledged is there after a crash", "%s is gone; acknowledged was %d", p, acked)
+		}
+	}
+}

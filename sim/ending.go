@@ -1,0 +1,154 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pawlbroker/pawl/broker/partition"
+)
+
+// healed waits until every operation has ended and everything is read, without
+// faults; then stops the nodes in good order and starts them once more.
+func (w *World) healed() {
+	if w.ended() {
+		return
+	}
+	limit := healLimit
+	if w.hopeless() {
+		limit = spoiledLimit // what cannot be read will not be, however long one waits
+	}
+	w.rest(true)
+	w.operate()
+	done := w.runUntil(limit, func() bool { return w.idle() || w.dead() })
+	if done && !w.dead() {
+		// Requests that nobody waits for any more are still on their way.
+		w.runUntil(settle, func() bool { return false })
+		w.load.Finish()
+		w.rest(false)
+		w.tail.Steady()
+		w.tail.Forget()
+		done = w.runUntil(limit, func() bool {
+			return w.load.Finished() && w.idle() && w.tail.Done(int(w.cfg.Partitions)) || w.dead()
+		})
+	}
+	if w.ended() {
+		return
+	}
+	for _, a := range w.actors {
+		a.Retire()
+	}
+	w.tail.Retire()
+	if !done || w.dead() {
+		if !w.hopeless() {
+			w.stuck = w.whatIsStuck()
+		}
+		for _, a := range w.actors {
+			a.GiveUp()
+		}
+		return
+	}
+	w.converged()
+	for _, m := range w.machines {
+		w.restarted(m)
+	}
+	w.converged()
+}
+
+// hopeless says whether something is gone for good, so that not everything is
+// owed: what a disk has lost that nobody else has.
+func (w *World) hopeless() bool {
+	return len(w.machines) == 1 && w.machines[0].spoiled || w.cfg.Replication == 1 && slices.ContainsFunc(w.machines, func(m *machine) bool { return m.spoiled || m.wiped })
+}
+
+// dead says whether a node cannot be started any more.
+func (w *World) dead() bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool { return m.dead })
+}
+
+// operate starts nodes again of which a read has failed: such a log is not
+// served from then on. It is what an operator does.
+func (w *World) operate() {
+	for _, m := range w.machines {
+		if m.node != nil && !m.spoiled && m.anyDamage() {
+			w.count("started again after a read error")
+			m.kill()
+		}
+	}
+}
+
+func (m *machine) anyDamage() bool {
+	return slices.ContainsFunc(m.node.Table().Status(), func(s partition.Status) bool { return s.Damage != nil })
+}
+
+// restarted stops a node in good order and starts it again.
+func (w *World) restarted(m *machine) {
+	if w.ended() || w.stuck != "" {
+		return
+	}
+	m.shutdown()
+	stopped := w.runUntil(healLimit, func() bool { return !m.stopping || m.node == nil })
+	if w.ended() {
+		return
+	}
+	if !stopped {
+		w.stuck = m.who + " did not stop when asked"
+		return
+	}
+	if !w.runUntil(healLimit, func() bool { return m.dead || m.node != nil && m.ready() }) && !w.ended() && !m.dead {
+		w.stuck = m.who + " did not start again after it had stopped"
+	}
+	if m.node != nil {
+		w.check.Table(m.id, m.node.Table())
+	}
+}
+
+// converged waits until all nodes agree on everything.
+func (w *World) converged() {
+	if len(w.machines) == 1 || w.hopeless() || w.ended() || w.stuck != "" {
+		return
+	}
+	apart := ""
+	if !w.runUntil(healLimit, func() bool {
+		if !w.joined() {
+			apart = "a node is not ready, or fenced"
+			return false
+		}
+		apart = w.check.Apart()
+		return apart == ""
+	}) && !w.ended() {
+		w.stuck = "the nodes do not come to agree: " + apart
+	}
+}
+
+func (w *World) whatIsStuck() string {
+	state := "every node serves"
+	for _, m := range w.machines {
+		switch {
+		case m.node == nil:
+			state = m.who + " is not running"
+		case !m.ready():
+			missing, _ := m.node.Ready()
+			state = m.who + " is " + missing
+		}
+	}
+	for i, a := range w.actors {
+		if op, busy := a.Busy(); busy {
+			return fmt.Sprintf("%s; client %d waits for %s", state, i, op)
+		}
+	}
+	for i, p := range w.pipes {
+		if !p.Idle() {
+			return fmt.Sprintf("%s; pipeline %d has batches that are not acknowledged", state, i)
+		}
+	}
+	if w.passer != nil && !w.passer.Idle() {
+		return state + "; a topic that is to be deleted is not"
+	}
+	return state + "; not everything could be read"
+}
+
+// controller is the machine whose node leads the cluster, as far as one says so,
+// or nil.
+func (w *World) controller() *machine {
+	return nil
+}
