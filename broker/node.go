@@ -31,11 +31,12 @@ const (
 	serving
 	leaving  // has others lead in its place
 	stopping // answers nothing that is new
+	closing  // waits for the jobs that are under way, and asks for no more
 	stopped
 )
 
 func (p phase) String() string {
-	return [...]string{"recovering", "joining", "serving", "leaving", "stopping", "stopped"}[p]
+	return [...]string{"recovering", "joining", "serving", "leaving", "stopping", "closing", "stopped"}[p]
 }
 
 // Node is one broker. Only Step, NextWake and the queries below may be called,
@@ -107,10 +108,16 @@ func (n *Node) Step(ev Event) {
 
 // NextWake is when the node wants a Wake, or clock.Never.
 func (n *Node) NextWake() clock.Instant {
+	if n.phase == closing {
+		return clock.Never
+	}
 	return min(n.table.NextWake(), n.cluster.nextWake(), n.checkpoint.retryAt)
 }
 
 func (n *Node) wake() {
+	if n.phase == closing {
+		return
+	}
 	n.table.Wake(n.moment(), &n.out)
 	n.cluster.wake(n.env.Clock.Now())
 	if n.env.Clock.Now() >= n.checkpoint.retryAt {
@@ -126,7 +133,7 @@ func (n *Node) moment() partition.Moment {
 // act does what was decided. It is the only place where decisions become
 // effects. What one decider decided may have others decide more.
 func (n *Node) act() {
-	for n.phase != stopped && (n.actCluster() || n.actPartitions()) {
+	for n.phase != stopped && (n.phase != closing && n.actCluster() || n.actPartitions()) {
 	}
 	switch {
 	case n.phase == stopping:
@@ -165,7 +172,7 @@ func (n *Node) actPartitions() bool {
 	}
 	clear(replies)
 	n.spare = replies[:0]
-	return n.actReplication() || busy
+	return n.phase != closing && n.actReplication() || busy
 }
 
 // jobDone takes the result of a job. An error that leaves the disk in doubt
@@ -291,10 +298,10 @@ func (n *Node) shutdown() {
 
 // finish ends a clean stop once nothing is in flight.
 func (n *Node) finish() {
-	if n.checkpoint.running || n.cluster.office.Log().Quorum().Saving() || n.checkpoint.bytes < 0 {
+	if n.checkpoint.running || n.cluster.office.Log().Quorum().Saving() {
 		return
 	}
-	n.checkpoint.bytes = -1 // the last job has been submitted
+	n.phase = closing
 	n.env.Disk.Submit(job.Close{Snapshots: n.snapshots()})
 }
 

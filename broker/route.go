@@ -33,7 +33,7 @@ func (n *Node) request(r Request) {
 			n.refuse(r.Caller)
 			return
 		}
-	case stopping, stopped:
+	case stopping, closing, stopped:
 		n.refuse(r.Caller)
 		return
 	}

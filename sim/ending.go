@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pawlbroker/pawl/broker/partition"
+	"github.com/pawlbroker/pawl/broker/quorum"
 )
 
 // healed waits until every operation has ended and everything is read, without
@@ -150,5 +151,15 @@ func (w *World) whatIsStuck() string {
 // controller is the machine whose node leads the cluster, as far as one says so,
 // or nil.
 func (w *World) controller() *machine {
-	return nil
+	var best *machine
+	var term quorum.Term
+	for _, m := range w.machines {
+		if m.node == nil {
+			continue
+		}
+		if q := m.node.Quorum(); q != nil && q.Leading() && q.Leader().Term > term {
+			best, term = m, q.Leader().Term
+		}
+	}
+	return best
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
+	"github.com/pawlbroker/pawl/broker/quorum"
 	"github.com/pawlbroker/pawl/sim/kernel"
 	"github.com/pawlbroker/pawl/sim/simdisk"
 	"github.com/pawlbroker/pawl/sim/simnet"
@@ -29,6 +30,7 @@ type mind interface {
 	Ready() (missing string, ok bool)
 	Table() *partition.Table
 	Image() metadata.Image
+	Quorum() *quorum.Quorum
 }
 
 // machine is the computer under one node: its disk, its clock, its lanes of

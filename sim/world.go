@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/linearizability/history"
 	"github.com/pawlbroker/pawl/sim/check"
 	"github.com/pawlbroker/pawl/sim/client"
@@ -289,6 +290,9 @@ func (w *World) afterStep(m *machine) {
 		return
 	}
 	w.check.Image(m.id, m.node.Image())
+	if q := m.node.Quorum(); q != nil && q.Leading() {
+		w.check.Leading(m.id, q.Leader().Term)
+	}
 	if w.steps%tableEvery == 0 {
 		w.check.Table(m.id, m.node.Table())
 	} else {
@@ -320,6 +324,13 @@ func (w *World) wall() record.Timestamp {
 
 func (w *World) nodeConfig(m *machine) broker.Config {
 	c := broker.DefaultConfig(m.nodeID(), clusterID)
+	if len(w.machines) > 1 {
+		c.Host, c.Port = m.who, clientPort
+		c.PeerHost, c.PeerPort = m.who, peerPort
+		for _, v := range w.machines[:w.cfg.Voters] {
+			c.Controllers = append(c.Controllers, wire.Peer{ID: v.nodeID(), Host: v.who, Port: peerPort})
+		}
+	}
 	c.CheckpointBytes, c.SnapshotEntries = w.cfg.CheckpointBytes, uint64(w.cfg.SnapshotEntries)
 	return c
 }

@@ -115,9 +115,12 @@ func (l *leader) verify(seq uint64, resp *wire.Fetched) error {
 }
 
 // answer takes in what the leader said of a partition. It is of no use if the
-// partition is to be fetched from elsewhere by now.
+// partition is to be fetched from elsewhere by now; the leader tells all of it
+// again if it is named again.
 func (k *link) answer(f *Fetcher, p *wire.FetchedPartition, now clock.Instant, out *Out) {
 	if !k.active() || !k.told.same(k.want) {
+		k.missed = true
+		k.changed(f, now)
 		return
 	}
 	moved := len(p.Batches) > 0 || p.Diverging.Epoch != record.NoEpoch

@@ -148,7 +148,7 @@ func (l *leader) closed() {
 func (l *leader) nameAll(n *naming) {
 	for k := l.order.first; k != nil; {
 		next := k.next
-		k.dirty, k.inTold = false, k.active()
+		k.dirty, k.missed, k.inTold = false, false, k.active()
 		switch {
 		case k.gone:
 			l.drop(k)
@@ -168,10 +168,10 @@ func (l *leader) nameChanged(n *naming) {
 		k.dirty = false
 		switch {
 		case k.active() && !k.settled():
-			k.told, k.inTold = k.want, true
+			k.told, k.inTold, k.missed = k.want, true, false
 			n.name(k)
 		case !k.active() && k.inTold:
-			k.inTold = false
+			k.inTold, k.missed = false, false
 			n.forget(k)
 		}
 		if k.gone {

@@ -40,6 +40,7 @@ type link struct {
 
 	told     place // what the leader's session has, or will have if the Fetch arrives
 	inTold   bool  // it has the partition
+	missed   bool  // an answer was dropped: the leader thinks that its news are known
 	counted  bool  // in leader.active
 	dirty    bool
 	answered uint64 // by which answer last
@@ -55,7 +56,7 @@ func (k *link) settled() bool {
 	if !k.active() {
 		return !k.inTold && !k.gone
 	}
-	return k.inTold && k.told == k.want
+	return k.inTold && k.told == k.want && !k.missed
 }
 
 // changed is called when anything did that active or settled go by.

@@ -83,11 +83,10 @@ func (t *Table) Assign(a Assignment, rec *storage.RecoveredLog, at Moment, out *
 	}
 	var ro replica.Out
 	p.replica.Assigned(&replica.Term{
-		Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch, Epoch: mp.Epoch, Replicas: mp.Replicas, ISR: mp.ISR,
+		Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch, Epoch: mp.Epoch, Replicas: mp.Replicas, ISR: mp.ISR, ELR: mp.ELR,
 		MinISR: max(1, min(a.MinISR, len(mp.Replicas)-len(mp.Adding))), Recovering: mp.Recovering,
 	}, &t.node, at.Now, &ro)
 	t.moved(p, was, &ro, at, out)
-	t.repair(p, out)
 	t.follow(p, at, out)
 }
 
@@ -200,22 +199,8 @@ func (t *Table) spoil(p *Partition, err error, at Moment, out *Out) {
 	}
 	out.Lines = append(out.Lines, Line{slog.LevelError, "partition is damaged and not served", attrs})
 	out.Damaged = append(out.Damaged, p.log())
-	t.report(p, at, out)
 	t.news(p, false, at, out)
-	t.repair(p, out)
 	t.follow(p, at, out)
-}
-
-// repair gives up a damaged log, to fetch it again, once nobody counts on it: as
-// long as it may have what no other replica has, an operator may want it.
-func (t *Table) repair(p *Partition, out *Out) {
-	var d *storage.DamageError
-	if !p.spare || !errors.As(p.damage, &d) || !p.replica.Resettable() {
-		return
-	}
-	assert.Reached("partition: damaged log given up")
-	out.Lines = append(out.Lines, Line{slog.LevelWarn, "damaged log is given up, to be fetched from the leader", p.attrs()})
-	t.reset(p, 0, out)
 }
 
 // attrs name the partition in a line.

@@ -18,8 +18,8 @@ package partition
 //     its time. Until then the fetch waits, and in the end is answered
 //     NOT_LEADER_OR_FOLLOWER or OFFSET_NOT_AVAILABLE (before version 11, which
 //     does not know that, NOT_LEADER_OR_FOLLOWER).
-//   - A follower serves consumers too (version 11, KIP-392), below its own high
-//     watermark. It needs no lease to be right about that: what is committed
+//   - A follower serves consumers that name their rack (version 11, KIP-392),
+//     below its own high watermark. It needs no lease to be right about that: what is committed
 //     stays. But its end may be an old one, by about replica.lag.time.max.ms at
 //     most: it serves while the metadata have it in sync and its broker is
 //     known to live. Consumers are sent there by the leader if they name the
@@ -168,10 +168,14 @@ func (t *Table) serve(f *fetch, at Moment, out *Out) {
 		t.refuseFetch(f, wire.ErrFetchSessionNotFound, out)
 		return
 	}
-	found, cold, hasty := t.survey(f, late, at)
+	found, cold, hasty, blocked := t.survey(f, late, at, out)
 	if !hasty && cold == 0 && found < f.minBytes && !late {
 		t.park(f)
 		return
+	}
+	if blocked && !late {
+		// To leave a partition out would say that there is nothing new.
+		_, cold, _, _ = t.survey(f, true, at, out)
 	}
 	f.session.Wait(false)
 	if cold == 0 {
@@ -201,19 +205,19 @@ func (t *Table) serve(f *fetch, at Moment, out *Out) {
 
 // survey looks at what there is for a fetch, and what of it would be its answer.
 // Entries with nothing to tell are settled, unless all have to be named. What
-// cannot be judged yet is left out until the answer must be given, or must be
-// whole; then it is an error.
-func (t *Table) survey(f *fetch, late bool, at Moment) (found int64, cold int, hasty bool) {
+// cannot be judged yet is left out until the answer must be given; then it is an
+// error.
+func (t *Table) survey(f *fetch, late bool, at Moment, out *Out) (found int64, cold int, hasty, blocked bool) {
 	full := f.session.Full()
 	left, some := f.maxBytes, false
 	f.parts = f.parts[:0]
 	for e := range f.session.Ready() {
-		v := t.look(e, &f.asker, left, at)
+		v := t.look(e, &f.asker, left, at, out)
 		e.Found = v.bytes()
 		found += e.Found
 		switch {
 		case v.blocked != nil && !late:
-			v.hasty = false
+			v.hasty, blocked = false, true
 		case v.blocked != nil:
 			v.fail(v.blocked, f.version)
 		case v.region.Len > left && some:
@@ -240,7 +244,7 @@ func (t *Table) survey(f *fetch, late bool, at Moment) (found int64, cold int, h
 		}
 	}
 	f.found = found
-	return found, cold, hasty
+	return found, cold, hasty, blocked
 }
 
 // park makes a fetch wait for news of its partitions.
@@ -278,7 +282,7 @@ func (t *Table) news(p *Partition, appended bool, at Moment, out *Out) {
 			continue
 		}
 		f := t.fetches[s]
-		v := t.look(e, &f.asker, f.maxBytes, at)
+		v := t.look(e, &f.asker, f.maxBytes, at, out)
 		f.found += v.bytes() - e.Found
 		e.Found = v.bytes()
 		if v.leaseless {

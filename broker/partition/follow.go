@@ -41,13 +41,19 @@ type ProgressTo struct {
 	To          metadata.NodeID
 	Log         storage.LogID
 	LeaderEpoch record.LeaderEpoch
-	Durable     record.Offset // or replica.Lost: the log is damaged
+	Durable     record.Offset
 }
+
+// lostLog is the offset that a follower fetches from whose log is damaged. Its
+// leader says that it is out of range, once nobody counts on the log any more:
+// until then an operator may want it, for no other replica may have what is in
+// it.
+const lostLog record.Offset = -1
 
 // follow says from where on the partition is to be fetched.
 func (t *Table) follow(p *Partition, at Moment, out *Out) {
 	r := &p.replica
-	if !r.Following() || p.damage != nil {
+	if !r.Following() {
 		if p.fetched {
 			p.fetched = false
 			out.Follow = append(out.Follow, Follow{Log: p.log(), Leader: metadata.NoNode, LeaderEpoch: r.Epoch(), LastFetchedEpoch: record.NoEpoch})
@@ -56,6 +62,9 @@ func (t *Table) follow(p *Partition, at Moment, out *Out) {
 	}
 	p.fetched = true
 	pos := r.Position(at.Now)
+	if p.damage != nil {
+		pos.Offset, pos.Last = lostLog, record.NoEpoch
+	}
 	out.Follow = append(out.Follow, Follow{
 		Log: p.log(), Leader: r.Leader(), LeaderEpoch: r.Epoch(), Offset: pos.Offset, LastFetchedEpoch: pos.Last,
 		LogStart: pos.LogStart, HighWatermark: pos.HighWatermark, Paused: pos.Paused,
@@ -63,18 +72,14 @@ func (t *Table) follow(p *Partition, at Moment, out *Out) {
 }
 
 // report tells the leader how far the partition is on disk, if it does not know.
-// A log that is damaged is none.
 func (t *Table) report(p *Partition, at Moment, out *Out) {
-	durable, ok := replica.Lost, false
-	if p.damage == nil {
-		durable, ok = p.replica.Progress(&t.node, at.Now)
-	} else {
-		ok = p.replica.Lose(&t.node, at.Now)
+	if p.damage != nil {
+		return
 	}
-	if ok {
+	if durable, ok := p.replica.Progress(&t.node, at.Now); ok {
 		out.Progress = append(out.Progress, ProgressTo{p.replica.Leader(), p.log(), p.replica.Epoch(), durable})
+		t.note(p) // it may have to be said again
 	}
-	t.note(p) // it may have to be said again
 }
 
 // Received takes what a leader answered about a partition to a fetch from where
@@ -82,7 +87,7 @@ func (t *Table) report(p *Partition, at Moment, out *Out) {
 // that moves the log.
 func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wire.FetchedPartition, at Moment, out *Out) {
 	p := t.partition(storage.LogID{Topic: got.Topic, Partition: got.Index})
-	if p == nil || p.damage != nil || !p.replica.Fetches(from, epoch) {
+	if p == nil || !p.replica.Fetches(from, epoch) {
 		assert.Reached("partition: answer to a fetch that is of no use")
 		return
 	}
@@ -90,6 +95,8 @@ func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wi
 	var ro replica.Out
 	moves := true
 	switch {
+	case p.damage != nil:
+		moves = t.giveUp(p, got, out)
 	case errors.Is(got.Err, storage.ErrOutOfRange) && got.LogStart > p.replica.LogEnd():
 		t.startOver(p, got, out)
 	case got.Err != nil:
@@ -188,6 +195,18 @@ func (t *Table) cut(p *Partition, got *wire.FetchedPartition, at Moment, out *Ou
 		slog.Int64("log_end", int64(p.replica.LogEnd())), slog.Int("epoch", int(p.replica.Epoch())))})
 	t.Stats.Truncations++
 	out.Jobs = append(out.Jobs, job.Truncate{Log: p.log(), End: end})
+}
+
+// giveUp gives up a damaged log, to fetch it again, if the leader says so. It
+// reports whether it did.
+func (t *Table) giveUp(p *Partition, got *wire.FetchedPartition, out *Out) bool {
+	if !errors.Is(got.Err, storage.ErrOutOfRange) || !p.spare {
+		return false
+	}
+	assert.Reached("partition: damaged log given up")
+	out.Lines = append(out.Lines, Line{slog.LevelWarn, "damaged log is given up, to be fetched from the leader", p.attrs()})
+	t.reset(p, got.LogStart, out)
+	return true
 }
 
 // startOver gives up a log that ends before the leader's begins.

@@ -111,11 +111,12 @@ type marks struct {
 	leads         bool
 	inSync        bool
 	settled       bool
+	standing      int
 }
 
 func (p *Partition) marks() marks {
 	r := &p.replica
-	return marks{r.OnDisk(), r.LogEnd(), r.HighWatermark(), r.Epoch(), r.Leads(), r.InSync(), r.Settled()}
+	return marks{r.OnDisk(), r.LogEnd(), r.HighWatermark(), r.Epoch(), r.Leads(), r.InSync(), r.Settled(), r.Standing()}
 }
 
 // moved does what a replica decided, and what follows from it.
@@ -181,7 +182,6 @@ func (t *Table) review(p *Partition, at Moment, out *Out) {
 	resumed := p.replica.Review(&t.node, at.Now, &ro)
 	t.moved(p, was, &ro, at, out)
 	if resumed {
-		t.repair(p, out)
 		t.follow(p, at, out)
 	}
 }

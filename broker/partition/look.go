@@ -60,7 +60,7 @@ const (
 )
 
 // look finds what there is for an entry, at most max bytes of it but one batch.
-func (t *Table) look(e *session.Entry, a *asker, max int64, at Moment) (v sight) {
+func (t *Table) look(e *session.Entry, a *asker, max int64, at Moment, out *Out) (v sight) {
 	p, err := t.entryOf(e, a.version)
 	if p == nil {
 		v.fail(err, a.version)
@@ -74,7 +74,7 @@ func (t *Table) look(e *session.Entry, a *asker, max int64, at Moment) (v sight)
 	v.highWatermark, v.logStart = p.replica.HighWatermark(), p.replica.LogStart()
 	if err == nil {
 		if a.peer != wire.NoPeer {
-			err = t.lookForFollower(p, e, a, &v)
+			err = t.lookForFollower(p, e, a, &v, at, out)
 		} else {
 			err = t.lookForConsumer(p, e, a, &v, at)
 		}
@@ -101,7 +101,7 @@ func (t *Table) entryOf(e *session.Entry, version int16) (*Partition, error) {
 }
 
 // lookForFollower decides what a follower gets.
-func (t *Table) lookForFollower(p *Partition, e *session.Entry, a *asker, v *sight) error {
+func (t *Table) lookForFollower(p *Partition, e *session.Entry, a *asker, v *sight, at Moment, out *Out) error {
 	r := &p.replica
 	if e.LeaderEpoch == record.NoEpoch {
 		return fmt.Errorf("%w: node %d fetches without one", replica.ErrFencedEpoch, a.peer)
@@ -112,8 +112,21 @@ func (t *Table) lookForFollower(p *Partition, e *session.Entry, a *asker, v *sig
 	if !r.Knows(a.peer, a.process, &t.node) {
 		return fmt.Errorf("%w: node %d, registered as %d, has no replica", replica.ErrNotLeader, a.peer, a.process)
 	}
-	if err := v.judge(r, e); err != nil || v.blocked != nil || v.more != nil {
-		return err
+	if e.Offset == lostLog {
+		var ro replica.Out
+		over := r.Lost(a.peer, a.process, &t.node, at.Now, &ro)
+		if ro.Propose != nil {
+			t.propose(p, ro.Propose, out)
+		}
+		t.note(p)
+		if over {
+			return storage.ErrOutOfRange
+		}
+		v.blocked = wire.ErrOffsetNotAvailable
+		return nil
+	}
+	if v.judge(r, e); v.blocked != nil || v.more != nil {
+		return nil
 	}
 	if e.Offset < r.LogStart() {
 		return storage.ErrOutOfRange
@@ -124,7 +137,7 @@ func (t *Table) lookForFollower(p *Partition, e *session.Entry, a *asker, v *sig
 }
 
 // judge compares the fetcher's log with the leader's.
-func (v *sight) judge(r *replica.Replica, e *session.Entry) error {
+func (v *sight) judge(r *replica.Replica, e *session.Entry) {
 	switch j, d := r.Judge(e.Offset, e.LastFetchedEpoch); j {
 	case replica.Unsure:
 		v.blocked = wire.ErrOffsetNotAvailable
@@ -134,7 +147,6 @@ func (v *sight) judge(r *replica.Replica, e *session.Entry) error {
 			Diverging: wire.Divergence{Epoch: d.Epoch, End: d.End}, Leader: metadata.NoNode, LeaderEpoch: record.NoEpoch, ReadReplica: metadata.NoNode,
 		}
 	}
-	return nil
 }
 
 // lookForConsumer decides what a consumer gets.
@@ -145,7 +157,9 @@ func (t *Table) lookForConsumer(p *Partition, e *session.Entry, a *asker, v *sig
 	}
 	v.limit = r.HighWatermark()
 	switch {
-	case !r.Leading() && !(r.Following() && r.InSync() && a.version >= readReplica):
+	case !r.Leading() && !(r.Following() && r.InSync() && a.version >= readReplica && a.rack != ""):
+		// A consumer that names no rack means the leader: it may have an old idea of
+		// who that is, and is to learn better.
 		return replica.ErrNotLeader
 	case !t.leased(at):
 		assert.Reached("partition: a consumer waits for the lease")
@@ -159,8 +173,8 @@ func (t *Table) lookForConsumer(p *Partition, e *session.Entry, a *asker, v *sig
 		return nil
 	}
 	if e.LastFetchedEpoch != record.NoEpoch {
-		if err := v.judge(r, e); err != nil || v.blocked != nil || v.more != nil {
-			return err
+		if v.judge(r, e); v.blocked != nil || v.more != nil {
+			return nil
 		}
 	}
 	if e.Offset < r.LogStart() || e.Offset > r.LogEnd() {

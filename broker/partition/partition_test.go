@@ -192,10 +192,10 @@ func (s *story) run(n int) {
 	}
 }
 
-// TestStories runs the stories in testdata. Each command is one thing that
+// TestStories runs the stories in testdata/lone. Each command is one thing that
 // happens; the output is what the table decided. Times are in milliseconds.
 func TestStories(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/lone", func(t *testing.T, path string) {
 		s := newStory(t)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.sb.Reset()

@@ -331,7 +331,7 @@ func (t *Table) timeOut(at Moment, out *Out) {
 	for _, p := range t.expiring {
 		if !p.answered && p.deadline <= at.Now {
 			assert.Reached("partition: produce timed out")
-			t.giveUp(p, out)
+			t.expire(p, out)
 		}
 		if !p.answered {
 			kept = append(kept, p)
@@ -344,8 +344,8 @@ func (t *Table) timeOut(at Moment, out *Out) {
 	}
 }
 
-// giveUp answers a produce whose entries are not all decided.
-func (t *Table) giveUp(p *produce, out *Out) {
+// expire answers a produce whose entries are not all decided.
+func (t *Table) expire(p *produce, out *Out) {
 	for _, k := range p.tickets {
 		if pr := t.promises.slots[k]; pr.produce == p { // else it was kept, and the ticket is another's
 			p.refuse(pr.entry, wire.ProduceEntry{}, wire.ErrTimedOut)

@@ -95,23 +95,6 @@ func (r *Replica) Progress(n *Node, now clock.Instant) (durable record.Offset, o
 	return r.written, true
 }
 
-// Lose makes a follower tell its leader that it cannot follow: its log is
-// damaged. It reports false if that was said, and need not be said again.
-func (r *Replica) Lose(n *Node, now clock.Instant) bool {
-	f := r.pursuit
-	switch {
-	case f == nil:
-		return false
-	case f.reported == Lost && !r.inSync: // the controller has heard
-		f.againAt = clock.Never
-		return false
-	case f.reported == Lost && now < f.againAt:
-		return false
-	}
-	f.matched, f.reported, f.againAt = false, Lost, now.Add(n.Retry)
-	return true
-}
-
 // Forget makes a follower tell its leader again, under another registration.
 func (r *Replica) Forget() {
 	if r.pursuit != nil {

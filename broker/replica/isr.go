@@ -54,7 +54,7 @@ func (r *Replica) propose(n *Node, now clock.Instant, out *Out) {
 	change := g.unsure // then anything that the controller decides makes sure
 	for i := range g.followers {
 		f := &g.followers[i]
-		change = change || f.inSync && r.lags(f, n, now) || !f.inSync && r.joins(f, n)
+		change = change || f.inSync && r.lags(f, n, now) || !f.inSync && r.joins(f, n, now)
 	}
 	if !change {
 		return
@@ -67,7 +67,7 @@ func (r *Replica) propose(n *Node, now clock.Instant, out *Out) {
 		if !placed && int(f.place) > i { // the leader stands before it
 			p.ISR, placed = append(p.ISR, self), true
 		}
-		if f.inSync && r.lags(f, n, now) || !f.inSync && !r.joins(f, n) {
+		if f.inSync && r.lags(f, n, now) || !f.inSync && !r.joins(f, n, now) {
 			continue
 		}
 		f.added = f.added || !f.inSync
@@ -103,11 +103,14 @@ func (r *Replica) lagsAt(f *follower, n *Node) clock.Instant {
 
 // joins reports whether a follower that is not in sync could be. It must have
 // all that is committed, which a leader does not know before it has come to the
-// end of the log that it was elected with.
+// end of the log that it was elected with; and it must not be one that would be
+// taken out again, as one could be that has all that is committed because nothing
+// is committed below the minimum.
 //
 // Source: KAFKA-7128.
-func (r *Replica) joins(f *follower, n *Node) bool {
-	return f.durable >= r.highWatermark && f.durable >= r.electedAt && n.active(f.node, f.epoch)
+func (r *Replica) joins(f *follower, n *Node, now clock.Instant) bool {
+	return f.durable >= r.highWatermark && f.durable >= r.electedAt && n.active(f.node, f.epoch) &&
+		(f.durable >= r.written || now < f.caughtUp.Add(n.MaxLag))
 }
 
 // Decided takes what came of a proposal. epoch is, if it was accepted, the epoch
@@ -121,7 +124,7 @@ func (r *Replica) Decided(p *Proposal, d Decision, epoch metadata.PartitionEpoch
 	switch d {
 	case Accepted:
 		r.partitionEpoch = max(r.partitionEpoch, epoch)
-		g.unsure, g.isr = false, len(p.ISR)
+		g.unsure, g.isr, g.heirs = false, len(p.ISR), false
 		for i := range g.followers {
 			f := &g.followers[i]
 			f.inSync, f.added = p.has(f.node), false
@@ -169,7 +172,7 @@ func (r *Replica) reignReviewAt(n *Node) clock.Instant {
 		if f.holds && !f.inSync && f.durable < r.written {
 			at = min(at, f.caughtUp.Add(n.MaxLag))
 		}
-		if !f.inSync && !g.asking && r.joins(f, n) {
+		if !f.inSync && !g.asking && g.retryAt > 0 && r.joins(f, n, g.retryAt) {
 			at = min(at, g.retryAt)
 		}
 	}

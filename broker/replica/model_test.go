@@ -616,6 +616,9 @@ func (w *world) pass(d time.Duration) {
 			var out Out
 			s.r.Review(&s.node, w.now, &out)
 			w.act(s, &out)
+			if at := s.r.ReviewAt(&s.node); at <= w.now {
+				w.t.Fatalf("node %d was reviewed at %d, and is to be again at %d", id, w.now, at)
+			}
 		}
 	}
 }

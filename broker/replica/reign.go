@@ -60,10 +60,11 @@ type reign struct {
 	followers []follower
 	isr       int // members of the ISR, the leader counted, as far as the controller has decided
 	minISR    int
+	heirs     bool // it is known who is an heir: the metadata have come as far as the ISR
 
 	asking  bool          // a proposal is with the controller
 	unsure  bool          // one may have been accepted that had no answer
-	retryAt clock.Instant // nothing is proposed before
+	retryAt clock.Instant // nothing is proposed before; 0 if that is over
 }
 
 // follower is another replica as its leader knows it.
@@ -71,6 +72,7 @@ type follower struct {
 	node   metadata.NodeID
 	place  int16 // among the replicas, the leader counted
 	inSync bool  // decided by the controller
+	heir   bool  // it is an eligible leader replica (KIP-966)
 	added  bool  // it may be: it was proposed
 	// holds says it keeps the high watermark back though it is not in sync: it
 	// keeps up, and could never join if it had to hit a moving mark.
@@ -79,7 +81,7 @@ type follower struct {
 	// What it reported in this leader epoch, in a process that had registered as
 	// epoch. Another process may have lost what this one had.
 	epoch    metadata.BrokerEpoch
-	lost     bool          // its log is damaged: it cannot follow
+	lost     bool          // its log is damaged: it has nothing
 	durable  record.Offset // log end on its disk, as far as it agrees with the leader's log; -1 unknown
 	caughtUp clock.Instant // when it last had all that the leader had
 	// At its last report.
@@ -115,12 +117,12 @@ func (r *Replica) reassigned(t *Term, newer bool, n *Node, now clock.Instant, ou
 		if member && !f.inSync && f.durable < 0 {
 			f.caughtUp = now // it has its time to report
 		}
-		f.inSync = member
+		f.inSync, f.heir = member, slices.Contains(t.ELR, id)
 		f.added = f.added && !newer
 		f.holds = f.holds && n.active(id, f.epoch)
 		followers = append(followers, *f)
 	}
-	g.followers, g.isr, g.minISR = followers, len(t.ISR), t.MinISR
+	g.followers, g.isr, g.minISR, g.heirs = followers, len(t.ISR), t.MinISR, true
 	if newer {
 		g.asking, g.unsure, g.retryAt = false, false, 0
 	}
@@ -198,20 +200,14 @@ type Report struct {
 	Node        metadata.NodeID
 	BrokerEpoch metadata.BrokerEpoch
 	LeaderEpoch record.LeaderEpoch
-	// Durable is the log end on its disk, as far as it agrees with the leader's
-	// log; or Lost.
-	Durable record.Offset
+	Durable     record.Offset // log end on its disk, as far as it agrees with the leader's log
 }
-
-// Lost is the Durable of a follower whose log is damaged. It should not be in
-// sync.
-const Lost record.Offset = -1
 
 // Reported takes a follower's report. One that another process of the follower
 // made, or that was made in another leader epoch, counts for nothing: its log
 // may be cut meanwhile (KIP-903, KIP-320). It reports whether the report counts.
 func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool {
-	if !r.Leads() || r.reign == nil || p.LeaderEpoch != r.epoch || p.Durable < Lost || p.Durable > r.written {
+	if !r.Leads() || r.reign == nil || p.LeaderEpoch != r.epoch || p.Durable < 0 || p.Durable > r.written {
 		return false
 	}
 	f, ok := r.reign.follower(p.Node)
@@ -224,12 +220,7 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 			f.caughtUp = longAgo
 		}
 	}
-	if f.lost = p.Durable == Lost; f.lost {
-		f.durable, f.holds, f.endThen, f.caughtUp = -1, false, -1, longAgo
-		r.propose(n, now, out)
-		r.check()
-		return true
-	}
+	f.lost = false
 	keepsUp := true
 	switch {
 	case p.Durable >= r.written:
@@ -247,6 +238,19 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 	return true
 }
 
+// Lost says that a follower's log is damaged, and has it taken out of the ISR. It
+// reports whether the follower may give up its log: the controller has it neither
+// in sync nor eligible, and cannot come to have it so by anything that this
+// leader has asked for.
+func (r *Replica) Lost(node metadata.NodeID, process metadata.BrokerEpoch, n *Node, now clock.Instant, out *Out) bool {
+	f, ok := r.reign.follower(node)
+	assert.That(ok, "replica: a log was lost by a node without one")
+	f.epoch, f.durable, f.lost, f.holds, f.endThen, f.caughtUp = process, -1, true, false, -1, longAgo
+	r.propose(n, now, out)
+	r.check()
+	return r.reign.heirs && !f.inSync && !f.added && !f.heir
+}
+
 // Review does what is due, and what follows when brokers came, went, or were
 // fenced or unfenced. It reports whether a follower that was paused may fetch
 // again.
@@ -257,6 +261,9 @@ func (r *Replica) Review(n *Node, now clock.Instant, out *Out) (resumed bool) {
 	if r.reign == nil {
 		return resumed
 	}
+	if r.reign.retryAt <= now {
+		r.reign.retryAt = 0
+	}
 	for i := range r.reign.followers {
 		f := &r.reign.followers[i]
 		f.holds = f.holds && n.active(f.node, f.epoch) && (f.durable >= r.written || now < f.caughtUp.Add(n.MaxLag))
@@ -265,6 +272,19 @@ func (r *Replica) Review(n *Node, now clock.Instant, out *Out) (resumed bool) {
 	r.propose(n, now, out)
 	r.check()
 	return resumed
+}
+
+// Standing is a number that differs when what a leader knows of the ISR and of
+// the heirs does.
+func (r *Replica) Standing() int {
+	switch g := r.reign; {
+	case g == nil:
+		return 0
+	case g.heirs:
+		return 2*g.isr + 1
+	default:
+		return 2 * g.isr
+	}
 }
 
 // Short reports whether a leader has replicas that are not in sync.

@@ -70,8 +70,9 @@ type Term struct {
 	Epoch       metadata.PartitionEpoch
 	Replicas    []metadata.NodeID // this node among them
 	ISR         []metadata.NodeID
-	MinISR      int  // at least 1, and at most as many as there are replicas
-	Recovering  bool // the leader was elected though it was not in sync
+	ELR         []metadata.NodeID // eligible leader replicas
+	MinISR      int               // at least 1, and at most as many as there are replicas
+	Recovering  bool              // the leader was elected though it was not in sync
 }
 
 // Replica is one broker's copy of one partition.

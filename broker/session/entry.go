@@ -95,14 +95,14 @@ func (e *Entry) Tell(highWatermark, logStart record.Offset, records bool) {
 // stays in the queue, and whatever comes next is news.
 func (e *Entry) Fail() { e.told.nothing() }
 
-// ask says what the fetcher wants from now on. A follower that asks is told
-// everything: it may have dropped the last answer, because its log had changed.
+// ask says what the fetcher wants from now on. A follower whose log did not just
+// grow by what it was told has dropped the answer: it is told all anew.
 func (e *Entry) ask(a Ask) {
-	e.Ask = a
-	e.session.wake(e)
-	if e.session.peer != noPeer {
+	if e.session.peer != noPeer && (a.LeaderEpoch != e.LeaderEpoch || a.Offset <= e.Offset) {
 		e.told.nothing()
 	}
+	e.Ask = a
+	e.session.wake(e)
 }
 
 // Watch is the entries that are about one partition, which holds it. The zero

@@ -96,10 +96,10 @@ func (s *oracleSession) update(req *kmsg.FetchRequest) {
 				q = &oraclePart{hw: -1, start: -1}
 				s.parts[name] = q
 			}
-			q.offset = record.Offset(p.FetchOffset)
-			if s.peer != noPeer {
-				q.hw, q.start = -1, -1 // pawl's own
+			if s.peer != noPeer && record.Offset(p.FetchOffset) <= q.offset {
+				q.hw, q.start = -1, -1 // pawl's own: a follower whose log did not grow
 			}
+			q.offset = record.Offset(p.FetchOffset)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/quorum"
 	"github.com/pawlbroker/pawl/linearizability/history"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/record"
@@ -34,6 +35,7 @@ type Checker struct {
 	names  map[history.Partition]storage.LogID // latest
 	hashes map[metadata.Offset]uint64          // of images
 	newest metadata.Image                      // that any node has had
+	terms  map[quorum.Term]metadata.NodeID     // who has led the cluster
 
 	// Damage is what is damaged beyond repair, by partition; such a partition may
 	// lose what it had, but not serve anything else in its place. With more than
@@ -82,7 +84,7 @@ func New(nodes int) *Checker {
 	c := &Checker{
 		parts: map[history.Partition]*log{}, ids: map[record.ProducerID]record.ProducerEpoch{},
 		truths: map[storage.LogID]*truth{}, names: map[history.Partition]storage.LogID{},
-		hashes: map[metadata.Offset]uint64{}, Damage: map[history.Partition]string{},
+		hashes: map[metadata.Offset]uint64{}, terms: map[quorum.Term]metadata.NodeID{}, Damage: map[history.Partition]string{},
 	}
 	for i := range nodes {
 		c.nodes = append(c.nodes, &node{id: metadata.NodeID(i + 1), lives: map[storage.LogID]*life{}})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/quorum"
 	"github.com/pawlbroker/pawl/linearizability/history"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/record"
@@ -181,6 +182,15 @@ func (c *Checker) Image(node int, m metadata.Image) {
 			c.candidates(storage.LogID{Topic: t.ID, Partition: p.Index}, history.Partition{Topic: t.Name, Index: p.Index})
 		}
 	}
+}
+
+// Leading looks at a node that leads the cluster in a term.
+func (c *Checker) Leading(node int, term quorum.Term) {
+	id := c.nodes[node].id
+	if other, ok := c.terms[term]; ok && other != id {
+		c.Violate("one controller per term", "nodes %d and %d in term %d", other, id, term)
+	}
+	c.terms[term] = id
 }
 
 // wellFormed looks at a partition in an image.

@@ -111,7 +111,7 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		was.committed = max(was.committed, g.HighWatermark)
 		c.committed(n, was, g.Log, p)
 	}
-	if leads := c.lone(); leads && !was.leads {
+	if g.Leads && !was.leads {
 		was.leads = true
 		c.leads(n, was, g.Log, p)
 	}

@@ -30,7 +30,7 @@ func (a *Actor) read(op workloads.Read) {
 	topic.Topic = op.Partition.Topic
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	a.askSomebody(op.Partition, req, func(resp kmsg.Response, err error) {
+	a.cluster.AskLeader(op.Partition, nil, req, func(resp kmsg.Response, err error) {
 		switch {
 		case a.op == nil: // given up
 		case err != nil:

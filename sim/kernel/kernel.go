@@ -121,7 +121,7 @@ func (k *Kernel) pop() happening {
 		if child >= n {
 			break
 		}
-		for c := child + 1; c < min(child+4, n); c++ {
+		for c, end := child+1, min(child+4, n); c < end; c++ {
 			if k.heap[c].before(&k.heap[child]) {
 				child = c
 			}

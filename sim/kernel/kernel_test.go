@@ -1,6 +1,7 @@
 package kernel_test
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,41 @@ func TestThingsHappenInOrderOfTimeThenOfScheduling(t *testing.T) {
 			}
 		}
 	})
+}
+
+// fountain schedules more whenever something happens.
+type fountain struct {
+	k    *kernel.Kernel
+	rng  *rand.Rand
+	left int
+	last clock.Instant
+	back bool
+}
+
+func (f *fountain) Happen(kernel.What, uint64) {
+	f.back = f.back || f.k.Now() < f.last
+	f.last = f.k.Now()
+	for range f.rng.IntN(3) {
+		if f.left > 0 {
+			f.left--
+			f.k.After(time.Duration(f.rng.Int64N(1000)), f, 0, 0)
+		}
+	}
+}
+
+func TestTimeNeverGoesBackWhileMoreIsScheduled(t *testing.T) {
+	for seed := range uint64(20) {
+		f := &fountain{k: kernel.New(seed), rng: kernel.Stream(seed, "fountain"), left: 5000}
+		for range 300 {
+			f.k.After(time.Duration(f.rng.Int64N(1000)), f, 0, 0)
+		}
+		for f.k.Next() != clock.Never {
+			f.k.Step()
+		}
+		if f.back || f.left > 0 {
+			t.Fatalf("seed %d: went back: %t; %d left", seed, f.back, f.left)
+		}
+	}
 }
 
 func TestStreamsDependOnTheirPurposeAlone(t *testing.T) {

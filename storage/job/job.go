@@ -66,6 +66,13 @@ type (
 		Start record.Offset
 	}
 
+	// RaiseStart has a log begin at Start, and drops the files that are wholly
+	// below it. Start is at most the log's end.
+	RaiseStart struct {
+		Log   storage.LogID
+		Start record.Offset
+	}
+
 	// Delete drops a log and everything it holds. Its files go later.
 	Delete struct{ Log storage.LogID }
 
@@ -113,6 +120,7 @@ func (Recover) Lane() Lane          { return Logs }
 func (Append) Lane() Lane           { return Logs }
 func (Truncate) Lane() Lane         { return Logs }
 func (Reset) Lane() Lane            { return Logs }
+func (RaiseStart) Lane() Lane       { return Logs }
 func (Delete) Lane() Lane           { return Logs }
 func (BeginCheckpoint) Lane() Lane  { return Logs }
 func (FinishCheckpoint) Lane() Lane { return Background }
@@ -129,7 +137,10 @@ func (j Append) String() string {
 func (j Truncate) String() string {
 	return fmt.Sprintf("truncate log=%s end=%d replay=%t", j.Log, j.End, j.Replay)
 }
-func (j Reset) String() string           { return fmt.Sprintf("reset log=%s start=%d", j.Log, j.Start) }
+func (j Reset) String() string { return fmt.Sprintf("reset log=%s start=%d", j.Log, j.Start) }
+
+func (j RaiseStart) String() string { return fmt.Sprintf("raise log=%s start=%d", j.Log, j.Start) }
+
 func (j Delete) String() string          { return fmt.Sprintf("delete log=%s", j.Log) }
 func (j BeginCheckpoint) String() string { return fmt.Sprintf("checkpoint logs=%d", len(j.Snapshots)) }
 func (FinishCheckpoint) String() string  { return "finish checkpoint" }
@@ -151,7 +162,7 @@ type Result struct {
 	Job       Job
 	Err       error
 	Recovered *storage.Recovered      // Recover
-	View      storage.View            // Append, Truncate, Reset: the log afterwards
+	View      storage.View            // Append, Truncate, Reset, RaiseStart: the log afterwards
 	Snapshot  []byte                  // Truncate with Replay: what a checkpoint was given for the log
 	After     []storage.BatchInfo     // Truncate with Replay: the batches behind what Snapshot covers
 	Region    storage.Region          // Read

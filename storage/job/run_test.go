@@ -87,3 +87,29 @@ func TestReadAndLookUp(t *testing.T) {
 		t.Fatal(r)
 	}
 }
+
+func TestALogBeginsLater(t *testing.T) {
+	disk := simdisk.New()
+	h := job.NewHolder(disk, storage.DefaultConfig())
+	log := appendJob(0, 0).Log
+	r := job.Run(h, []job.Job{
+		job.Recover{}, appendJob(0, 0), appendJob(0, 1), appendJob(0, 2),
+		job.RaiseStart{Log: log, Start: 2},
+		job.RaiseStart{Log: log, Start: 1}, // it has begun later already
+		job.RaiseStart{Log: log, Start: 4}, // behind its end
+		job.RaiseStart{Log: storage.LogID{Topic: [16]byte{2}}, Start: 1},
+		appendJob(0, 3),
+	})
+	for i, want := range []record.Offset{0, 0, 0, 0, 2, 2, 0, 0, 2} {
+		if got := r[i].View.Start(); got != want || (r[i].Err != nil) != (i == 6 || i == 7) {
+			t.Errorf("%v: the log starts at %d, want %d; %v", r[i].Job, got, want, r[i].Err)
+		}
+	}
+	if !errors.Is(r[6].Err, storage.ErrOutOfRange) || !errors.Is(r[7].Err, storage.ErrUnknownLog) {
+		t.Errorf("%v, %v", r[6].Err, r[7].Err)
+	}
+	rec := job.Run(job.NewHolder(disk, storage.DefaultConfig()), []job.Job{job.Recover{}})[0]
+	if v := rec.Recovered.Logs[0].View; rec.Err != nil || v.Start() != 2 || v.End() != 4 {
+		t.Errorf("recovered as [%d, %d), %v", v.Start(), v.End(), rec.Err)
+	}
+}
