@@ -37,11 +37,6 @@ func (s *Store) BeginCheckpoint(snapshots []Snapshot) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
-	for _, id := range s.sorted() {
-		if err := s.flushIndex(s.logs[id]); err != nil {
-			return s.unlessFull(err)
-		}
-	}
 	if err := s.journal.Rotate(); err != nil {
 		return s.unlessFull(err)
 	}
@@ -74,22 +69,6 @@ func (c *capture) inherit(from *capture) {
 		c.dirty = append(c.dirty, from.dirty...)
 		c.doomed = append(c.doomed, from.doomed...)
 	}
-}
-
-// flushIndex writes the entries that a log's index file lacks.
-func (s *Store) flushIndex(l *Log) error {
-	v := l.view
-	if len(v.pending) == 0 || v.damage != nil {
-		return nil
-	}
-	if err := s.writeIndex(v.active, v.indexed, v.pending); err != nil {
-		return err
-	}
-	next := *v
-	next.indexed += int64(len(v.pending))
-	next.pending = nil
-	l.view = &next
-	return nil
 }
 
 // FinishCheckpoint makes the begun checkpoint durable, frees the journal before
@@ -186,7 +165,7 @@ func decodeClean(b []byte) (cleanMark, bool) {
 	return cleanMark{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, true
 }
 
-const checkpointVersion = 1
+const checkpointVersion = 2
 
 func (s *Store) encode() []byte {
 	b := encodeCheckpointHead(s.cfg.IndexIntervalBytes, s.journal.Seq(), s.journal.Last(), len(s.logs))
@@ -236,6 +215,10 @@ func (l *Log) appendTo(b []byte) []byte {
 	u64(v.size)
 	u64(v.indexed)
 	u64(int64(v.maxTime))
+	u32(uint32(len(v.pending)))
+	for _, e := range v.pending {
+		b = e.appendTo(b)
+	}
 	u32(v.run.batches)
 	u64(int64(v.run.first))
 	u64(v.run.pos)
@@ -287,13 +270,14 @@ var errCheckpoint = errors.New("malformed checkpoint")
 
 func (s *Store) decode(b []byte) (captured, error) {
 	r := &reader{b: b}
-	if v := r.u32(); v != checkpointVersion {
-		return captured{}, fmt.Errorf("%w: version %d, want %d", errCheckpoint, v, checkpointVersion)
+	version := r.u32()
+	if version != checkpointVersion && version != 1 {
+		return captured{}, fmt.Errorf("%w: version %d, want %d", errCheckpoint, version, checkpointVersion)
 	}
 	c := captured{interval: r.u64(), seq: journal.Seq(r.u64()), last: uint64(r.u64())}
 	s.volume = &volume{s.fs, c.interval}
 	for n := r.u32(); n > 0 && !r.bad; n-- {
-		c.logs = append(c.logs, s.decodeLog(r))
+		c.logs = append(c.logs, s.decodeLog(r, version))
 	}
 	if r.bad || len(r.b) > 0 {
 		return captured{}, errCheckpoint
@@ -301,7 +285,7 @@ func (s *Store) decode(b []byte) (captured, error) {
 	return c, nil
 }
 
-func (s *Store) decodeLog(r *reader) *Log {
+func (s *Store) decodeLog(r *reader, version uint32) *Log {
 	var id LogID
 	copy(id.Topic[:], r.take(16))
 	id.Partition = int32(r.u32())
@@ -318,6 +302,13 @@ func (s *Store) decodeLog(r *reader) *Log {
 	v.active = s.newSegment(id, record.Offset(r.u64()), r.u32())
 	v.size, v.indexed, v.maxTime = r.u64(), r.u64(), record.Timestamp(r.u64())
 	v.active.untrusted, v.active.size = v.size, v.size
+	if version > 1 {
+		for n := r.u32(); n > 0 && !r.bad; n-- {
+			e, err := decodeEntry(r.take(entrySize))
+			r.bad = r.bad || err != nil
+			v.pending = append(v.pending, e)
+		}
+	}
 	v.run.batches = r.u32()
 	v.run.first, v.run.pos, v.run.frames = record.Offset(r.u64()), r.u64(), r.u32()
 	for n := r.u32(); n > 0 && !r.bad; n-- {

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/pawlbroker/pawl/storage/record"
@@ -97,5 +99,33 @@ func TestSegmentNamesParse(t *testing.T) {
 	id, at, generation, index, ok := parseSegmentName(base(g.indexName()))
 	if !ok || id != g.log || at != g.base || generation != 5 || !index {
 		t.Fatal(id, at, generation, index, ok)
+	}
+}
+
+// TestCheckpointVersion1 decodes a checkpoint that has no index entries.
+func TestCheckpointVersion1(t *testing.T) {
+	s := &Store{volume: &volume{interval: 100}, logs: map[LogID]*Log{}}
+	id := LogID{Topic: [16]byte{7}, Partition: 3}
+	v := newSnapshot(s.newSegment(id, 5, 2))
+	v.end, v.size, v.indexed = 9, 400, 2
+	v.pending = []indexEntry{{first: 7, pos: 200, len: 200, batches: 1}}
+	s.logs[id] = &Log{view: v, upTo: 5}
+	head := encodeCheckpointHead(100, 1, 0, 1)
+	two := s.logs[id].appendTo(slices.Clone(head))
+	c, err := s.decode(two)
+	if err != nil || !slices.Equal(c.logs[0].view.pending, v.pending) || c.logs[0].view.indexed != 2 {
+		t.Fatal(c, err)
+	}
+	const pendingAt = 16 + 4 + 8 + 8 + 4 + 1 + 4 + 8 + 4 + 8 + 8 + 8 // in a log without sealed segments
+	at := len(head) + pendingAt
+	one := slices.Delete(slices.Clone(two), at, at+4+entrySize)
+	binary.BigEndian.PutUint32(one, 1)
+	c, err = s.decode(one)
+	if err != nil || len(c.logs[0].view.pending) > 0 || c.logs[0].view.end != 9 || c.logs[0].upTo != 5 {
+		t.Fatal(c, err)
+	}
+	two[at+4] ^= 1
+	if _, err := s.decode(two); err == nil {
+		t.Fatal("a damaged entry is taken")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/journal"
@@ -35,6 +36,9 @@ type Group struct {
 	durable bool       // some write must be durable
 	empty   bool       // nothing is left to write
 	undone  bool       // taken back; under Store.begin
+
+	synced   atomic.Bool // what a large append wrote is durable
+	finished bool        // with one before it; the finisher's
 }
 
 // flights are the groups that were begun and not finished.
@@ -59,6 +63,16 @@ func (f *flights) add(g *Group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.groups = append(f.groups, g)
+}
+
+// behind is the group that was begun after g, or nil.
+func (f *flights) behind(g *Group) *Group {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if i := slices.Index(f.groups, g) + 1; i < len(f.groups) {
+		return f.groups[i]
+	}
+	return nil
 }
 
 // land drops the oldest group.
@@ -201,7 +215,9 @@ func (g *Group) SyncSegments() {
 	}
 	if err != nil {
 		g.s.fail(fmt.Errorf("sync %d segments: %w", len(g.large), notSpace(err)))
+		return
 	}
+	g.synced.Store(true)
 }
 
 // Finish commits the group, if it still can be, and says what became of its
@@ -231,6 +247,10 @@ func (g *Group) finish() error {
 	if err := s.usable(); err != nil {
 		return err
 	}
+	if g.finished {
+		assert.Reached("storage: commit group finished with the one before it")
+		return nil
+	}
 	if g.undone {
 		return fmt.Errorf("a commit group before this one: %w", ErrNoSpace)
 	}
@@ -243,9 +263,34 @@ func (g *Group) finish() error {
 		return err
 	}
 	if err == nil && g.durable {
+		err = g.lead()
+	}
+	if err == nil && g.durable {
 		err = s.journal.Sync()
 	}
 	return s.fail(err)
+}
+
+// lead appends the groups that are ready behind g, so that one sync is for them
+// all. One that finds no space tries again when its turn comes.
+func (g *Group) lead() error {
+	s := g.s
+	for n := s.flights.behind(g); n != nil; n = s.flights.behind(n) {
+		if n.empty {
+			continue
+		}
+		if len(n.large) > 0 && !n.synced.Load() {
+			return nil
+		}
+		if err := s.journal.Append(&n.draft); err != nil {
+			if errors.Is(err, ErrNoSpace) {
+				return nil
+			}
+			return err
+		}
+		n.finished = true
+	}
+	return nil
 }
 
 // takeBack undoes a group, and those begun after it, newest first.

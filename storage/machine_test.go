@@ -174,6 +174,63 @@ func (m *machine) Commit(t *rapid.T) {
 	})
 }
 
+// Overlap commits two groups to one log, the second begun before the first is
+// finished: what becomes of it depends on the first.
+func (m *machine) Overlap(t *rapid.T) {
+	id := anyID(t)
+	l, known := m.now().logs[id]
+	if !known {
+		l.start = m.begin(t, id)
+		l.end = l.start
+	} else {
+		delete(m.begins, id)
+	}
+	first := m.makeWrite(t, &l, id)
+	one := m.now().with(id, &l)
+	second := m.makeWrite(t, &l, id)
+	two := one.with(id, &l)
+	switch rapid.SampledFrom([]string{"", "full", "crash"}).Draw(t, "fault") {
+	case "full":
+		m.disk.SetCapacity(m.disk.Used() + rapid.Int64Range(0, 6000).Draw(t, "free"))
+	case "crash":
+		m.disk.SetFuse(rapid.Int64Range(0, 30).Draw(t, "fuse"), m.rng.Uint64())
+	}
+	a := m.store.Begin([]storage.Write{first})
+	a.SyncSegments()
+	b := m.store.Begin([]storage.Write{second})
+	early := rapid.Bool().Draw(t, "second synced early?")
+	if early {
+		b.SyncSegments()
+	}
+	errA := a.Finish()[0].Err
+	if !early {
+		b.SyncSegments()
+	}
+	errB := b.Finish()[0].Err
+	m.disk.SetCapacity(-1)
+	if errors.Is(errA, simdisk.ErrCrashed) || errors.Is(errB, simdisk.ErrCrashed) {
+		if errA == nil {
+			m.did(t, one, !first.PageCache, nil)
+		}
+		m.possible = append(m.possible, one, two)
+		m.Crash(t)
+		return
+	}
+	switch {
+	case errors.Is(errA, storage.ErrNoSpace) && (errors.Is(errB, storage.ErrNoSpace) || errors.Is(errB, storage.ErrNotNext)):
+		m.disk.SetFuse(-1, 0)
+		return
+	case errA != nil:
+		t.Fatalf("%v, and behind it %v", errA, errB)
+	case errors.Is(errB, storage.ErrNoSpace):
+		m.did(t, one, !first.PageCache, nil)
+	default:
+		m.did(t, one, !first.PageCache, nil)
+		m.did(t, two, !second.PageCache, errB)
+	}
+	m.disk.SetFuse(-1, 0)
+}
+
 func (m *machine) Truncate(t *rapid.T) {
 	id := anyID(t)
 	l, ok := m.now().logs[id]

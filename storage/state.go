@@ -43,7 +43,7 @@ type tailEntry struct {
 const (
 	maxTail       = 64            // entries
 	maxDelta      = math.MaxInt32 // of offsets in one segment. Kafka's limit too
-	flushEntries  = 64            // pending index entries that are worth a write
+	flushEntries  = 16            // pending index entries that are worth a write
 	firstTailSize = 2
 )
 

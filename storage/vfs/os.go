@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,6 +18,10 @@ const lockName = ".lock"
 // maxParallelSyncs is up to how many files SyncFiles syncs one by one; for more
 // it asks the kernel to write the whole file system at once.
 const maxParallelSyncs = 16
+
+// writtenAtOnce is of how many files SyncFiles lets the kernel write at a time,
+// when it has many: what others want to have synced meanwhile waits for few.
+const writtenAtOnce = 16
 
 // earlyWriteBack is how large a write must be, in bytes, for the kernel to be
 // told to start on it at once. The sync that follows has less left to do: 64
@@ -140,6 +145,11 @@ func (s *osFS) SyncFiles(files []File) error {
 	if len(files) > maxParallelSyncs && s.whole != nil {
 		done := false
 		err := s.sync(func() (err error) {
+			for some := range slices.Chunk(files, writtenAtOnce) {
+				if err := writeBack(some); err != nil {
+					return err
+				}
+			}
 			done, err = syncWhole(s.whole)
 			return err
 		})
@@ -162,6 +172,24 @@ func (s *osFS) SyncFiles(files []File) error {
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// writeBack writes the files' bytes and waits for it. It makes nothing durable,
+// but an error is like one of a sync: it may have been told for the last time.
+func writeBack(files []File) error {
+	for _, f := range files {
+		if f, ok := f.(*osFile); ok {
+			startWriteBack(f.f, 0, 0)
+		}
+	}
+	for _, f := range files {
+		if f, ok := f.(*osFile); ok {
+			if err := waitWriteBack(f.f); err != nil {
+				return f.named(err)
+			}
+		}
+	}
+	return nil
 }
 
 type osFile struct {

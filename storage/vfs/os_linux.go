@@ -52,11 +52,18 @@ func syncWhole(f *os.File) (done bool, err error) {
 	return true, control(f, unix.Syncfs)
 }
 
-// startWriteBack begins to write a range without waiting for it. It promises
-// nothing: what goes wrong is for the next sync to tell.
+// startWriteBack begins to write a range, n bytes or for 0 all, without waiting
+// for it. It promises nothing: what goes wrong is for the next sync to tell.
 func startWriteBack(f *os.File, off, n int64) {
 	_ = control(f, func(fd int) error {
 		return unix.SyncFileRange(fd, off, n, unix.SYNC_FILE_RANGE_WRITE)
+	})
+}
+
+// waitWriteBack waits for what startWriteBack began on a whole file.
+func waitWriteBack(f *os.File) error {
+	return control(f, func(fd int) error {
+		return unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
 	})
 }
 

@@ -19,3 +19,6 @@ func syncWhole(*os.File) (done bool, err error) { return false, nil }
 
 // startWriteBack has no portable form.
 func startWriteBack(f *os.File, off, n int64) {}
+
+// waitWriteBack has nothing to wait for.
+func waitWriteBack(*os.File) error { return nil }

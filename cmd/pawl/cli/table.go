@@ -93,6 +93,12 @@ func (a *App) runTable(cmd *cobra.Command, goals []contest.Goal, cfg contest.Con
 		cfg.Progress = func(text string) { fmt.Fprintf(a.Err, "\r\033[K%s", text) }
 		erase = func() { fmt.Fprint(a.Err, "\r\033[K") }
 	}
+	dir, err := os.MkdirTemp(cfg.Dir, "pawl-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cfg.Dir = dir
 	met := true
 	outcomes := []contest.Outcome{}
 	for _, g := range goals {

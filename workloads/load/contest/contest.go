@@ -67,7 +67,9 @@ type Goal struct {
 
 // Config says how long everything takes.
 type Config struct {
-	Dir              string // data directories are made below; it should be on a disk
+	// Dir should be on a disk. Data directories are made below, and emptied but
+	// not removed: that is the caller's, when all contests are over.
+	Dir              string
 	Rounds           int
 	Warmup, Duration time.Duration
 	Count            int64         // if set, loads end after so many requests instead
