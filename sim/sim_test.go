@@ -46,6 +46,28 @@ func TestEverySeedIsGreenAndTheSameRunTwice(t *testing.T) {
 	}
 }
 
+func TestEverySeedOfAClusterIsGreenAndTheSameRunTwice(t *testing.T) {
+	all, err := swarm.ParseFaults("all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var done int
+	for seed := range uint64(12) {
+		cfg := swarm.Draw(seed, int(2+seed%6), time.Second, all)
+		r, again := run(t, seed, cfg), run(t, seed, cfg)
+		if r.Verdict != sim.OK {
+			t.Errorf("%s\n  again: pawlsim run --seed %d --nodes %d --duration 1s", r.Explain(), seed, 2+seed%6)
+		}
+		if r.Hash != again.Hash {
+			t.Errorf("seed %d: hash %016x, then %016x", seed, r.Hash, again.Hash)
+		}
+		done += r.OK
+	}
+	if done < 300 {
+		t.Errorf("only %d operations succeeded", done)
+	}
+}
+
 func TestWithoutFaultsNothingFails(t *testing.T) {
 	for seed := range uint64(10) {
 		cfg := drawn(t, seed, "none")
@@ -102,7 +124,8 @@ func TestEveryFaultStrikes(t *testing.T) {
 		list, _ := swarm.ParseFaults(f)
 		cfg.Faults[list[0]] = 100
 		if cfg.Validate() != nil {
-			continue // it needs more than one node
+			cfg.Nodes, cfg.Voters, cfg.Replication, cfg.MinISR, cfg.Operators, cfg.OperateMillis = 4, 3, 3, 2, 1, 100
+			cfg.Faults[list[0]] = 400
 		}
 		r := run(t, 1, cfg)
 		if r.Verdict != sim.OK {
@@ -117,6 +140,9 @@ func TestEveryFaultStrikes(t *testing.T) {
 		"slow disk", "disk: bit flip", "broken sector", "net: connection reset", "net: half-open link", "net: cut link",
 		"net: slow link", "net: lost response", "net: split send", "pause", "wall clock step",
 		"recovery", "recovery replayed the journal", "stopped over a disk error",
+		"leader isolated", "nodes in two parts", "nodes with a bridge", "node deaf to another", "connection between nodes reset",
+		"slow link between nodes", "rolling restart", "pause longer than a session", "clock drifts", "disk wiped", "clock beyond the bound",
+		"operator: partition moved", "operator: voter added",
 	} {
 		if seen[name] == 0 {
 			t.Errorf("%s never happened", name)
