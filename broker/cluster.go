@@ -106,7 +106,7 @@ func (n *Node) restore(rec *storage.Recovered) {
 			damaged = append(damaged, wire.DamagedLog{Topic: id.Topic, Index: id.Partition})
 		}
 	}
-	c.member.Recovered(o.Directory(), damaged, n.env.Clock.Now(), &c.memberOut)
+	c.member.Recovered(o.Directory(), damaged, rec.Clean, n.env.Clock.Now(), &c.memberOut)
 }
 
 // actCluster does what the cluster's deciders decided, and reports whether they

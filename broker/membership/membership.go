@@ -120,7 +120,8 @@ type Member struct {
 	damaged    []byte // logs, as they are told to the controller
 	controller metadata.NodeID
 	epoch      metadata.BrokerEpoch // or -1
-	previous   metadata.BrokerEpoch // of the process before this one, or -1
+	previous   metadata.BrokerEpoch // of the process before this one, or -1 if that did not end as it should
+	clean      bool
 	joined     bool
 	fenced     bool
 	leaving    bool
@@ -144,8 +145,10 @@ func New(cfg Config) *Member {
 }
 
 // Recovered says what was found on disk; only then does the broker register.
-func (m *Member) Recovered(directory [16]byte, damaged []wire.DamagedLog, now clock.Instant, out *Out) {
-	m.cfg.Directory = directory
+// Clean is whether the process before this one ended as it should: if not, what
+// the operating system had not written yet is lost, and the controller is told.
+func (m *Member) Recovered(directory [16]byte, damaged []wire.DamagedLog, clean bool, now clock.Instant, out *Out) {
+	m.cfg.Directory, m.clean = directory, clean
 	m.recovered = true
 	m.damaged = wire.EncodeDamaged(damaged)
 	m.Wake(now, out)
@@ -206,7 +209,7 @@ func (m *Member) Image(image metadata.Image, applied metadata.Offset, now clock.
 	case m.joined: // somebody unregistered it, and it lives
 		m.joined, m.epoch, m.register = false, -1, 0
 		m.nextAt = now
-	case ok:
+	case ok && m.clean:
 		m.previous = b.Epoch
 	}
 	m.redeem(out)

@@ -64,7 +64,7 @@ func joinedMember(t *testing.T) (*Member, Call) {
 	m := New(testConfig())
 	m.Leader(2, 0, &out)
 	none(t, &out)
-	m.Recovered([16]byte{9}, []wire.DamagedLog{{Topic: metadata.TopicID{7}, Index: 3}}, 0, &out)
+	m.Recovered([16]byte{9}, []wire.DamagedLog{{Topic: metadata.TopicID{7}, Index: 3}}, true, 0, &out)
 	call := one(t, &out)
 	req := call.Req.(*kmsg.BrokerRegistrationRequest)
 	damaged, _ := wire.GetTagBytes(&req.UnknownTags, wire.TagDamaged)
@@ -145,7 +145,7 @@ func TestANodeReplacedByAnotherProcessStops(t *testing.T) {
 func TestRegistrationIsTriedAgain(t *testing.T) {
 	var out Out
 	m := New(testConfig())
-	m.Recovered([16]byte{}, nil, 0, &out)
+	m.Recovered([16]byte{}, nil, true, 0, &out)
 	m.Leader(2, 0, &out)
 	for _, c := range []struct {
 		name string
@@ -267,4 +267,28 @@ func TestLeaseProperty(t *testing.T) {
 			}
 		}
 	})
+}
+
+// KAFKA-15586: who did not end as it should does not say which process it was.
+func TestOnlyACleanEndIsToldInTheRegistration(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		var out Out
+		m := New(testConfig())
+		image, _, err := metadata.Apply(metadata.Image{}, 3, []metadata.Record{
+			&metadata.RegisterBroker{Node: testConfig().Node, Epoch: 7, Incarnation: metadata.IncarnationID{99}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Recovered([16]byte{9}, nil, clean, 0, &out)
+		m.Image(image, 3, 0, &out)
+		m.Leader(2, 0, &out)
+		want := int64(-1)
+		if clean {
+			want = 7
+		}
+		if req := one(t, &out).Req.(*kmsg.BrokerRegistrationRequest); req.PreviousBrokerEpoch != want {
+			t.Errorf("clean %t: previous epoch %d, want %d", clean, req.PreviousBrokerEpoch, want)
+		}
+	}
 }
