@@ -91,13 +91,16 @@ type Result struct {
 	Recoveries int64
 }
 
-// Run makes a run. trace, if not nil, gets a line for everything that happens.
+// Run makes a run. trace, if not nil, gets a line for everything that happens, or
+// for what happens to those in only: n1 is a node, c0 a client; and there are
+// net, image (the metadata), fault and world.
 // Only one run may go on in a process at a time, because marks are counted in
 // one place.
-func Run(seed uint64, cfg swarm.Config, trace io.Writer) (Result, error) {
+func Run(seed uint64, cfg swarm.Config, trace io.Writer, only ...string) (Result, error) {
 	w := newWorld(seed, cfg)
 	if trace != nil {
 		w.k.Trace.Print(trace)
+		w.k.Trace.Only(only)
 		w.check.Say = func(what string) { w.k.Trace.Say("image", what) }
 	}
 	assert.CountReached(func(mark string) { w.reached[mark]++ })

@@ -20,7 +20,8 @@ type truth struct {
 	highWatermark record.Offset
 	committed     []entry // everything below it, of the log that first had it
 	leaders       map[record.LeaderEpoch]metadata.NodeID
-	chains        map[where]uint64 // of every batch that was ever durable
+	chains        map[where]uint64  // of every batch that was ever durable
+	producers     map[uint64]uint64 // hash of the producers' state, by the chain of the log it is of
 }
 
 // where is a batch's place in the history: a leader puts one batch at an offset.
@@ -32,7 +33,7 @@ type where struct {
 func (c *Checker) truth(id storage.LogID) *truth {
 	t := c.truths[id]
 	if t == nil {
-		t = &truth{leaders: map[record.LeaderEpoch]metadata.NodeID{}, chains: map[where]uint64{}}
+		t = &truth{leaders: map[record.LeaderEpoch]metadata.NodeID{}, chains: map[where]uint64{}, producers: map[uint64]uint64{}}
 		c.truths[id] = t
 	}
 	return t
@@ -49,6 +50,19 @@ func (c *Checker) matches(n *node, id storage.LogID, l *life, first int) {
 		}
 		t.chains[at] = e.chain
 	}
+}
+
+// derives looks at the producers' state of a replica: it is the same wherever the
+// log is.
+func (c *Checker) derives(n *node, l *life, id storage.LogID, end record.Offset, hash uint64) {
+	if len(l.cutting) > 0 || l.ghost.end() != end || end == 0 {
+		return
+	}
+	t, chain := c.truth(id), l.ghost.chain()
+	if other, ok := t.producers[chain]; ok && other != hash {
+		c.Violate("replicas agree on producers", "%s-%d on node %d at %d: %#x, was %#x elsewhere or before", l.topic, id.Partition, n.id, end, hash, other)
+	}
+	t.producers[chain] = hash
 }
 
 // committed looks at a replica whose high watermark has moved: what is below is

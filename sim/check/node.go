@@ -74,6 +74,7 @@ func (c *Checker) Table(node int, t *partition.Table) {
 		if s.Damage == nil {
 			was := n.life(s.Log)
 			was.hashedAt, was.producers = s.OnDisk, s.ProducerHash
+			c.derives(n, was, s.Log, s.OnDisk, s.ProducerHash)
 		}
 	}
 }

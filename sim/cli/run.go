@@ -67,7 +67,8 @@ func (r *report) explain(w io.Writer) {
 func runCommand() *cobra.Command {
 	var o options
 	var seed uint64
-	var trace, hist string
+	var hist string
+	var trace traced
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "run",
@@ -80,7 +81,7 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			start := time.Now()
-			r, err := runTo(seed, cfg, trace, cmd.OutOrStdout())
+			r, err := trace.run(seed, cfg, cmd.OutOrStdout())
 			if err != nil {
 				return err
 			}
@@ -95,7 +96,7 @@ func runCommand() *cobra.Command {
 	o.flags(cmd)
 	f := cmd.Flags()
 	f.Uint64Var(&seed, "seed", 1, "where everything random comes from")
-	f.StringVar(&trace, "trace", "", "write everything that happens to this file; - is the output")
+	trace.flags(cmd, "")
 	f.StringVar(&hist, "history", "", "write the clients' operations to this file, as JSON lines")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
@@ -116,19 +117,31 @@ func finish(w io.Writer, rep report, asJSON bool) error {
 	return nil
 }
 
-// runTo runs a seed with its trace in a file, if it has a name.
-func runTo(seed uint64, cfg swarm.Config, trace string, stdout io.Writer) (sim.Result, error) {
-	switch trace {
+// traced is where a trace goes, and whose.
+type traced struct {
+	file string
+	only []string
+}
+
+func (t *traced) flags(cmd *cobra.Command, file string) {
+	f := cmd.Flags()
+	f.StringVar(&t.file, "trace", file, "write everything that happens to this file; - is the output")
+	f.StringSliceVar(&t.only, "only", nil, "leave all out of the trace but these: n1 a node, c0 a client, net, image, fault, world")
+}
+
+// run runs a seed with its trace in the file, if it has a name.
+func (t *traced) run(seed uint64, cfg swarm.Config, stdout io.Writer) (sim.Result, error) {
+	switch t.file {
 	case "":
 		return sim.Run(seed, cfg, nil)
 	case "-":
-		return sim.Run(seed, cfg, stdout)
+		return sim.Run(seed, cfg, stdout, t.only...)
 	}
-	f, err := os.Create(trace)
+	f, err := os.Create(t.file)
 	if err != nil {
 		return sim.Result{}, err
 	}
-	r, err := sim.Run(seed, cfg, f)
+	r, err := sim.Run(seed, cfg, f, t.only...)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
@@ -153,7 +166,8 @@ func writeHistory(r *sim.Result, name string) error {
 func replayCommand() *cobra.Command {
 	var o options
 	var seed uint64
-	var bundle, want, trace string
+	var bundle, want string
+	var trace traced
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Run a seed again and show everything that happens",
@@ -177,7 +191,7 @@ func replayCommand() *cobra.Command {
 				}
 			}
 			start := time.Now()
-			r, err := runTo(seed, cfg, trace, cmd.OutOrStdout())
+			r, err := trace.run(seed, cfg, cmd.OutOrStdout())
 			if err != nil {
 				return err
 			}
@@ -193,7 +207,7 @@ func replayCommand() *cobra.Command {
 	f.Uint64Var(&seed, "seed", 1, "where everything random comes from")
 	f.StringVar(&bundle, "bundle", "", "a file that run --json has written")
 	f.StringVar(&want, "hash", "", "the trace hash that the run must have")
-	f.StringVar(&trace, "trace", "-", "where the trace goes; - is the output")
+	trace.flags(cmd, "-")
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/sim/digest"
@@ -15,10 +16,18 @@ type Trace struct {
 	now  *clock.Instant
 	sum  digest.Digest
 	text *bufio.Writer
+	only []string // whose lines are printed; everybody's if there is nobody
 }
 
 // Print makes the trace write its lines to w too.
 func (t *Trace) Print(w io.Writer) { t.text = bufio.NewWriterSize(w, 1<<16) }
+
+// Only makes the trace print what some are told, or tell, and nothing else.
+func (t *Trace) Only(who []string) { t.only = who }
+
+func (t *Trace) prints(who string) bool {
+	return t.text != nil && (len(t.only) == 0 || slices.Contains(t.only, who))
+}
 
 // Flush writes out what was held back.
 func (t *Trace) Flush() error {
@@ -43,7 +52,7 @@ func (t *Trace) Event(who string, what string, a, b, c uint64) {
 	t.sum.Word(a)
 	t.sum.Word(b)
 	t.sum.Word(c)
-	if t.text != nil {
+	if t.prints(who) {
 		t.line(who)
 		fmt.Fprintf(t.text, " %s %d %d %d\n", what, a, b, c)
 	}
@@ -58,7 +67,7 @@ func (t *Trace) Word(w uint64) { t.sum.Word(w) }
 // Text is a line that the digest does not get: it says in words what other
 // calls have summed up.
 func (t *Trace) Text(who string, text fmt.Stringer) {
-	if t.text != nil {
+	if t.prints(who) {
 		t.line(who)
 		fmt.Fprintf(t.text, " %s\n", text)
 	}
@@ -66,7 +75,7 @@ func (t *Trace) Text(who string, text fmt.Stringer) {
 
 // Say is Text for a string.
 func (t *Trace) Say(who, text string) {
-	if t.text != nil {
+	if t.prints(who) {
 		t.line(who)
 		fmt.Fprintf(t.text, " %s\n", text)
 	}

@@ -64,7 +64,7 @@ var may = map[string]string{
 	"sim/simnet":  "broker/clock sim/kernel",
 	"sim/client":  "linearizability/history sim/kernel sim/simnet storage/codec storage/record workloads",
 	"sim/check":   "broker broker/metadata broker/partition broker/quorum linearizability/history sim/digest storage storage/job storage/record",
-	"sim":         "broker broker/clock broker/metadata broker/partition broker/quorum broker/wire linearizability linearizability/history sim/check sim/client sim/digest sim/kernel sim/simdisk sim/simnet sim/swarm storage storage/assert storage/job storage/record storage/vfs workloads workloads/admin workloads/appendlog workloads/offsets",
+	"sim":         "broker broker/clock broker/metadata broker/partition broker/quorum broker/wire linearizability linearizability/anomaly linearizability/history sim/check sim/client sim/digest sim/kernel sim/simdisk sim/simnet sim/swarm storage storage/assert storage/job storage/record storage/vfs workloads workloads/admin workloads/appendlog workloads/offsets",
 	"sim/zoo":     "",
 	"sim/cli":     "sim sim/swarm sim/zoo",
 
