@@ -29,7 +29,7 @@ func (w *World) healed() {
 		w.rest(false)
 		w.tail.Steady()
 		w.tail.Forget()
-		done = w.runUntil(limit, func() bool {
+		done = w.runWhile(limit, w.tail.Read, func() bool {
 			return w.finished() && w.idle() && w.tail.Done(int(w.cfg.Partitions)) || w.dead()
 		})
 	}

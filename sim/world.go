@@ -157,6 +157,19 @@ func (w *World) runUntil(limit time.Duration, done func() bool) bool {
 	return false
 }
 
+// runWhile is runUntil, with a limit that begins anew whenever there is progress.
+func (w *World) runWhile(limit time.Duration, progress func() int64, done func() bool) bool {
+	for {
+		was := progress()
+		if w.runUntil(limit, done) {
+			return true
+		}
+		if w.ended() || progress() == was {
+			return false
+		}
+	}
+}
+
 // setUp waits for the nodes and creates the topic.
 func (w *World) setUp() bool {
 	var hosts []simnet.Host

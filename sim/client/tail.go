@@ -54,6 +54,14 @@ func (t *Tail) Done(partition int) bool {
 	return t.ends[partition] >= 0 && t.next[partition] >= t.ends[partition]
 }
 
+// Read is how far it has read, all partitions together.
+func (t *Tail) Read() (n int64) {
+	for _, next := range t.next {
+		n += int64(next)
+	}
+	return n
+}
+
 // Happen is for the kernel.
 func (t *Tail) Happen(kernel.What, uint64) {
 	switch {
@@ -66,6 +74,10 @@ func (t *Tail) Happen(kernel.What, uint64) {
 }
 
 func (t *Tail) rest() {
+	if t.steady {
+		t.k.After(5*time.Millisecond, t, 0, 0)
+		return
+	}
 	t.k.After(kernel.Between(t.rng, 5*time.Millisecond, t.cfg.Think+60*time.Millisecond), t, 0, 0)
 }
 
@@ -96,6 +108,9 @@ func (t *Tail) fetch() {
 		}
 		part.FetchOffset = int64(t.next[part.Partition])
 		part.PartitionMaxBytes = int32(1 + t.rng.IntN(16<<10))
+		if t.steady {
+			part.PartitionMaxBytes, req.MaxBytes = 1<<20, 1<<20
+		}
 		part.CurrentLeaderEpoch = -1
 		topic.Partitions = append(topic.Partitions, part)
 	}
