@@ -234,7 +234,6 @@ type leaseMachine struct {
 	s     *Sessions
 	m     metadata.Image
 	now   clock.Instant
-	cfg   SessionsConfig
 	drift int // percent by which the broker's clock is slower
 
 	toController []onItsWay
