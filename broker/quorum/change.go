@@ -160,18 +160,29 @@ func (q *Quorum) maintain(out *Out) bool {
 	return false
 }
 
-// dropOld removes an incarnation that a later one takes the place of. If it
-// votes, the later one must have caught up; then the old one goes first, because
-// to count on one node more, which just lost a disk, is no help.
+// dropOld removes an incarnation that a later one, which is there, takes the
+// place of. If it votes, the later one must have caught up; then the old one goes
+// first, because to count on one node more, which just lost a disk, is no help.
+//
+// A join may be much older than it seems. If the earlier incarnation is there and
+// the later is not, that one goes; if it lives, it asks again.
 func (q *Quorum) dropOld(*Out) (change, bool) {
 	for _, m := range q.members.members {
 		newest, _ := q.members.newest(nodeOf(m.id))
-		if newest.id == m.id || m.id == q.id {
+		if newest.id == m.id {
 			continue
 		}
+		oldThere, newThere := q.isThere(m.id), q.isThere(newest.id)
 		c := change{what: dropMember, id: m.id}
-		if vote, wished := q.members.wished(nodeOf(m.id)); m.voter && !newest.voter && (!wished || vote) {
-			if q.isThere(m.id) || !q.caughtUp(newest.id) || !q.enoughWithout(m.id) {
+		vote, wished := q.members.wished(nodeOf(m.id))
+		switch h := q.hearing(newest.id); {
+		case oldThere && !newThere && !newest.voter:
+			assert.Reached("quorum: who joined long ago is gone")
+			return change{what: dropMember, id: newest.id}, true
+		case m.id == q.id || !newThere || h == nil || h.at == never:
+			continue
+		case m.voter && !newest.voter && (!wished || vote):
+			if oldThere || !q.caughtUp(newest.id) || !q.enoughWithout(m.id) {
 				continue
 			}
 			c.wish = wishVote
@@ -237,9 +248,7 @@ func (q *Quorum) letIn(out *Out) (change, bool) {
 		switch {
 		case ok && old.id == id:
 		case ok && q.isThere(old.id):
-			assert.Reached("quorum: two nodes with one id")
-			q.warn(nodeOf(id), warnTwin, out)
-			q.refuse(id, refusedTwin, out)
+			q.refuseTwin(id, old.id, out)
 		case len(q.members.members) >= maxMembers:
 			q.warn(nodeOf(id), warnFull, out)
 			q.refuse(id, refusedFull, out)
@@ -248,6 +257,24 @@ func (q *Quorum) letIn(out *Out) (change, bool) {
 		}
 	}
 	return change{}, false
+}
+
+// refuseTwin does not let a node in whose id another has that was heard within an
+// election timeout. Mostly that is its own past, which needs no words; if the
+// other is heard after this one asked, there are two.
+func (q *Quorum) refuseTwin(id, other uint64, out *Out) {
+	at := slices.IndexFunc(q.twins, func(t heard) bool { return t.id == id })
+	if at < 0 {
+		if len(q.twins) < maxConfigured {
+			q.twins = append(q.twins, heard{id: id, at: q.now})
+		}
+		return
+	}
+	if h := q.hearing(other); other == q.id || h != nil && h.at > q.twins[at].at {
+		assert.Reached("quorum: two nodes with one id")
+		q.warn(nodeOf(id), warnTwin, out)
+		q.refuse(id, refusedTwin, out)
+	}
 }
 
 // isThere reports whether a member was heard within an election timeout. Of a

@@ -214,7 +214,7 @@ func (q *Quorum) foundedWith(ms membership, out *Out) {
 		q.say(v, &word{kind: foundWord, id: q.id, members: ms}, out)
 	}
 	q.election.hastes = maxHastes
-	q.hasten(0)
+	q.election.at = q.now.Add(q.cfg.Tick / 2) // they have to save it first
 }
 
 // mayLeave reports whether m shows that this node is in a quorum that nothing

@@ -10,7 +10,7 @@ import (
 // their disks while they found a quorum, one gets a leader, and in the end
 // everybody is in it.
 func TestOneQuorumIsFounded(t *testing.T) {
-	seeds := uint64(300)
+	seeds := uint64(150)
 	if testing.Short() {
 		seeds = 60
 	}

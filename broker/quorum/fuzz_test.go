@@ -173,7 +173,7 @@ func TestLiesEndNoProcess(t *testing.T) {
 	told := examples(t)
 	disks, ids := states(t)
 	rng := rand.New(rand.NewPCG(7, 7))
-	runs := 3000
+	runs := 1500
 	if testing.Short() {
 		runs = 500
 	}

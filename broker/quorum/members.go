@@ -117,12 +117,15 @@ func (ms membership) with(id uint64) membership {
 // change is one step of a membership to the next. The wish, if there is one,
 // is about the id's node.
 type change struct {
-	what raftpb.ConfChangeType
+	what raftChange
 	id   uint64
 	wish wishKind
 }
 
-type wishKind uint8
+type (
+	raftChange = raftpb.ConfChangeType
+	wishKind   uint8
+)
 
 const (
 	noWish wishKind = iota

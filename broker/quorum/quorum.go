@@ -151,6 +151,7 @@ type Quorum struct {
 	lastTicket  Ticket
 	changing    bool // a change of the membership was proposed, and is not handed out
 	joins       []uint64
+	twins       []heard // when who was not let in, because its node is there, first asked
 	reads       reads
 
 	now      clock.Instant // of the last call that had it

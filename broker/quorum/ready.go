@@ -285,7 +285,7 @@ func (q *Quorum) tell(out *Out) {
 		q.loseReads(out)
 		q.told = is
 		q.warned = q.warned[:0]
-		q.changing, q.joins = false, nil
+		q.changing, q.joins, q.twins = false, nil, nil
 		if is.Node == q.cfg.ID {
 			q.since = q.now
 			q.noteProgress()

@@ -56,7 +56,7 @@ func (q *Quorum) put(m Message) {
 			q.leaderHeard()
 		}
 	}
-	if b := &q.inbox; len(b.messages) < maxInboxMessages && b.bytes+size <= maxInboxBytes {
+	if b := &q.inbox; len(b.messages) < maxInboxMessages && (b.bytes == 0 || b.bytes+size <= maxInboxBytes) {
 		b.messages = append(b.messages, m)
 		b.bytes += size
 	}

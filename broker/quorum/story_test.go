@@ -14,7 +14,7 @@ import (
 
 // A story is told to one node, whose disk is a list of records.
 func TestStories(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/one", func(t *testing.T, path string) {
 		var (
 			q    *Quorum
 			disk [][]byte
