@@ -401,10 +401,12 @@ func (w *World) nodeConfig(m *machine) broker.Config {
 	if len(w.machines) > 1 {
 		c.Host, c.Port = m.who, clientPort
 		c.PeerHost, c.PeerPort = m.who, peerPort
+		c.Rack = client.Rack(m.id)
 		for _, v := range w.machines[:w.cfg.Voters] {
 			c.Controllers = append(c.Controllers, wire.Peer{ID: v.nodeID(), Host: v.who, Port: peerPort})
 		}
 	}
+	c.Partition.MaxLag = time.Duration(w.cfg.LagMillis) * time.Millisecond
 	c.CheckpointBytes, c.SnapshotEntries = w.cfg.CheckpointBytes, uint64(w.cfg.SnapshotEntries)
 	return c
 }

@@ -144,7 +144,8 @@ func (z *zooFlags) seek(m zoo.Mutant, root, dir string, k *kill) error {
 	defer os.Remove(binary)
 	start, seeds, simulated := time.Now(), 0, int64(0)
 	var stderr strings.Builder
-	run := exec.Command(binary, "sweep", "--once", "--json", "--keep-going", "--seeds", fmt.Sprintf("1-%d", z.seeds), "--faults", m.Faults, "--set", m.Set)
+	run := exec.Command(binary, "sweep", "--once", "--json", "--keep-going", "--seeds", fmt.Sprintf("1-%d", z.seeds),
+		"--nodes", m.Nodes, "--duration", m.Duration, "--faults", m.Faults, "--set", m.Set)
 	run.Stderr = &stderr
 	out, err := run.StdoutPipe()
 	if err == nil {

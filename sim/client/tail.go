@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -10,6 +11,9 @@ import (
 	"github.com/pawlbroker/pawl/sim/kernel"
 	"github.com/pawlbroker/pawl/storage/record"
 )
+
+// Rack is where a node stands.
+func Rack(node int) string { return fmt.Sprintf("r%d", node%3) }
 
 // Tail reads all partitions of a topic with one fetch at a time, as a consumer
 // does, and starts anew now and then. What it reads is no part of the history;
@@ -100,6 +104,11 @@ func (t *Tail) fetch() {
 		t.rest()
 		return
 	}
+	node := leader
+	if n := t.cluster.Nodes(); n > 1 && !t.steady && t.rng.IntN(4) == 0 {
+		node = t.rng.IntN(n)
+		req.Rack = Rack(node)
+	}
 	for i := range t.next {
 		part := kmsg.NewFetchRequestTopicPartition()
 		part.Partition = int32((first + i) % len(t.next))
@@ -115,7 +124,7 @@ func (t *Tail) fetch() {
 		topic.Partitions = append(topic.Partitions, part)
 	}
 	req.Topics = append(req.Topics, topic)
-	t.cluster.AskNode(leader, req, func(resp kmsg.Response, err error) {
+	t.cluster.AskNode(node, req, func(resp kmsg.Response, err error) {
 		t.rest()
 		if err != nil {
 			for _, p := range topic.Partitions {

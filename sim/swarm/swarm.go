@@ -28,6 +28,9 @@ type Config struct {
 	// must be in sync for what is produced with acks=all. Kafka:
 	// min.insync.replicas.
 	Replication, MinISR int64
+	// LagMillis is how long a follower may be behind and in sync. Kafka:
+	// replica.lag.time.max.ms.
+	LagMillis int64
 	// Producers, Idempotent and Readers are how many clients of each kind.
 	Producers, Idempotent, Readers int64
 	// Pipelines is how many idempotent producers there are that send several
@@ -164,6 +167,7 @@ func (c *Config) fields() []field {
 		{"voters", &c.Voters, 1, MostNodes},
 		{"replication", &c.Replication, 1, MostNodes},
 		{"min_isr", &c.MinISR, 1, MostNodes},
+		{"lag_ms", &c.LagMillis, 1000, 1 << 30},
 		{"producers", &c.Producers, 0, 1000},
 		{"idempotent", &c.Idempotent, 0, 1000},
 		{"readers", &c.Readers, 0, 1000},
@@ -264,7 +268,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, LagMillis: 30_000, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -335,6 +339,7 @@ func (c *Config) drawReplication(seed uint64) {
 	c.Replication = min(c.Nodes, []int64{3, 3, 3, 2, 1}[rng.IntN(5)])
 	c.MinISR = 1 + rng.Int64N(c.Replication)
 	c.Operators, c.OperateMillis = rng.Int64N(2), []int64{100, 500, 2000}[rng.IntN(3)]
+	c.LagMillis = []int64{1000, 1500, 5000, 30_000}[rng.IntN(4)]
 	if c.Destroys() {
 		c.Replication = max(c.Replication, 2)
 		c.MinISR = max(c.MinISR, 2)

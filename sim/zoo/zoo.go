@@ -20,6 +20,7 @@
 package zoo
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,8 @@ type Mutant struct {
 	Mechanism string   // in our own words
 	Faults    string   // that it needs, as pawlsim's --faults
 	Set       string   // what it needs of the run, as pawlsim's --set
+	Nodes     string   // in a run, as pawlsim's --nodes; 1 if it is not said
+	Duration  string   // of a run, as pawlsim's --duration
 	Checkers  []string // that are expected to see it; any of them
 	Blind     []string // checks that do not look
 	Edits     []Edit
@@ -75,7 +78,7 @@ func Parse(name, text string) (Mutant, error) {
 		key, value, ok := strings.Cut(line, ": ")
 		into := map[string]*string{
 			"id": &m.ID, "title": &m.Title, "source": &m.Source, "mechanism": &m.Mechanism,
-			"faults": &m.Faults, "set": &m.Set, "file": &file,
+			"faults": &m.Faults, "set": &m.Set, "nodes": &m.Nodes, "duration": &m.Duration, "file": &file,
 		}[key]
 		switch {
 		case !ok || into == nil && key != "checker" && key != "blind":
@@ -94,9 +97,7 @@ func Parse(name, text string) (Mutant, error) {
 	case len(m.Edits) == 0:
 		return m, fmt.Errorf("%w: %s: changes nothing", ErrMutant, name)
 	}
-	if m.Faults == "" {
-		m.Faults = "all"
-	}
+	m.Faults, m.Nodes, m.Duration = cmp.Or(m.Faults, "all"), cmp.Or(m.Nodes, "1"), cmp.Or(m.Duration, "2s")
 	return m, nil
 }
 
