@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -60,7 +61,7 @@ func (l *link) request(ctx context.Context, req kmsg.Request) (kmsg.Response, er
 	if !ok {
 		return nil, fmt.Errorf("request %d is not served", req.Key())
 	}
-	req.SetVersion(min(served.Max, req.MaxVersion()))
+	req.SetVersion(min(served.Max, req.MaxVersion(), lastWithNames(req)))
 
 	l.mu.Lock()
 	seq := l.next
@@ -133,4 +134,13 @@ func encode(correlation int32, body wire.Body) ([]byte, error) {
 		whole = append(whole, hole...)
 	}
 	return append(whole, f.Bytes[at:]...), nil
+}
+
+// lastWithNames is the last version of a request that calls topics by their
+// names: from then on Fetch has ids (KIP-516), which this client does not learn.
+func lastWithNames(req kmsg.Request) int16 {
+	if _, ok := req.(*kmsg.FetchRequest); ok {
+		return 12
+	}
+	return math.MaxInt16
 }
