@@ -114,7 +114,7 @@ func (c *Controller) Decide(m metadata.Image, req kmsg.Request, rng *rand.Rand) 
 	case *kmsg.AlterPartitionRequest:
 		return c.AlterPartition(m, req), true
 	case *kmsg.AllocateProducerIDsRequest:
-		return c.AllocateProducers(m, req), true
+		return c.AllocateProducerIDs(m, req), true
 	}
 	return Result{}, false
 }

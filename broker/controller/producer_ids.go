@@ -19,9 +19,9 @@ const producerIDBlock = 1000
 // out one by one. The zero ProducerIDs is used up.
 type ProducerIDs struct{ next, end record.ProducerID }
 
-// AllocateProducerIDs decides about another block. It may be used once the
-// record is applied.
-func (c *Controller) AllocateProducerIDs(m metadata.Image) ([]metadata.Record, ProducerIDs) {
+// allocate decides about another block. It may be used once the record is
+// applied.
+func (c *Controller) allocate(m metadata.Image) ([]metadata.Record, ProducerIDs) {
 	from := m.NextProducerID()
 	if from > math.MaxInt64-producerIDBlock {
 		return nil, ProducerIDs{} // all are given away
@@ -39,15 +39,15 @@ func (c *Controller) AllocateProducerIDs(m metadata.Image) ([]metadata.Record, P
 //   - A broker that is not registered under that epoch is STALE_BROKER_EPOCH.
 //   - Every answer has ids that were in none before, also if it is never read.
 
-// AllocateProducers decides about another block for a broker.
-func (c *Controller) AllocateProducers(m metadata.Image, req *kmsg.AllocateProducerIDsRequest) Result {
+// AllocateProducerIDs decides about another block for a broker.
+func (c *Controller) AllocateProducerIDs(m metadata.Image, req *kmsg.AllocateProducerIDsRequest) Result {
 	resp := kmsg.NewPtrAllocateProducerIDsResponse()
 	resp.Version = req.Version
 	if _, err := registered(m, req.BrokerID, req.BrokerEpoch); err != nil {
 		resp.ErrorCode = wire.Code(err)
 		return Result{Response: resp}
 	}
-	records, ids := c.AllocateProducerIDs(m)
+	records, ids := c.allocate(m)
 	if len(records) == 0 {
 		resp.ErrorCode = wire.Code(wire.ErrUnknown)
 		return Result{Response: resp}

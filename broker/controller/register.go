@@ -195,30 +195,3 @@ func (s *sequence) mayLose(p *metadata.Partition) bool {
 	t, ok := s.image.TopicByID(p.Topic)
 	return ok && t.Config(s.broker()).PageCache
 }
-
-// Registration is what a broker says of itself that is alone.
-type Registration struct {
-	Node        metadata.NodeID
-	Incarnation metadata.IncarnationID // drawn anew by each process
-	Host        string
-	Port        int32
-	Rack        string
-}
-
-// Register decides about a broker that is alone.
-func (c *Controller) Register(m metadata.Image, r Registration) ([]metadata.Record, error) {
-	if r.Node < 0 || r.Port < 0 || r.Port > 65535 {
-		return nil, fmt.Errorf("%w: broker %d at port %d", metadata.ErrInvalidRequest, r.Node, r.Port)
-	}
-	epoch := m.NextBrokerEpoch()
-	if old, ok := m.Broker(r.Node); ok && old.Incarnation == r.Incarnation {
-		if (Registration{old.Node, old.Incarnation, old.Host, old.Port, old.Rack}) == r {
-			return nil, nil
-		}
-	}
-	d := c.draft(m)
-	err := d.add(&metadata.RegisterBroker{
-		Node: r.Node, Incarnation: r.Incarnation, Epoch: epoch, Host: r.Host, Port: r.Port, Rack: r.Rack,
-	})
-	return d.records, err
-}

@@ -53,14 +53,19 @@ func TestStories(t *testing.T) {
 				d.MaybeScanArgs(t, "node", &cfg.Node)
 				d.MaybeScanArgs(t, "cluster", &cfg.ClusterID)
 			case "register":
-				for _, l := range lines {
-					var r Registration
-					fmt.Sscan(l, &r.Node, &r.Host, &r.Port, &r.Incarnation[0])
-					records, err := New(cfg).Register(m, r)
-					if err != nil {
-						fmt.Fprintln(&b, err)
+				for _, l := range lines { // the controller's own broker: node host port process
+					alone := cfg
+					req := kmsg.NewPtrBrokerRegistrationRequest()
+					listener := kmsg.NewBrokerRegistrationRequestListener()
+					listener.Name = "PLAINTEXT"
+					fmt.Sscan(l, &req.BrokerID, &listener.Host, &listener.Port, &req.IncarnationID[0])
+					req.Listeners = append(req.Listeners, listener)
+					alone.Node = metadata.NodeID(req.BrokerID)
+					r := New(alone).RegisterBroker(m, req)
+					if code := r.Response.(*kmsg.BrokerRegistrationResponse).ErrorCode; code != 0 {
+						fmt.Fprintln(&b, "error", code)
 					}
-					apply(records)
+					apply(r.Records)
 				}
 			case "create": // one topic a line: name partitions replicas [config=value]... [assign=partition:1/2/3]...
 				req := kmsg.NewPtrCreateTopicsRequest()
@@ -94,7 +99,7 @@ func TestStories(t *testing.T) {
 				}
 			case "allocate":
 				var records []metadata.Record
-				records, ids = New(cfg).AllocateProducerIDs(m)
+				records, ids = New(cfg).allocate(m)
 				apply(records)
 				fmt.Fprintf(&b, "left=%d\n", ids.Left())
 			case "init-producer-id":
