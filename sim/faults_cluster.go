@@ -13,7 +13,7 @@ import (
 // strikeCluster does what goes wrong between nodes.
 func (f *faults) strikeCluster(kind swarm.Fault, m *machine, rng *rand.Rand) {
 	w := f.w
-	d := kernel.Skewed(rng, 50*time.Millisecond, 6*time.Second)
+	d := kernel.Skewed(rng, 100*time.Millisecond, 15*time.Second)
 	switch kind {
 	case swarm.Isolate:
 		f.isolate(f.leader(m, rng), d, rng)

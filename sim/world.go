@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/clock"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/linearizability/history"
 	"github.com/pawlbroker/pawl/sim/check"
@@ -402,6 +403,14 @@ func (w *World) nodeConfig(m *machine) broker.Config {
 		c.Host, c.Port = m.who, clientPort
 		c.PeerHost, c.PeerPort = m.who, peerPort
 		c.Rack = client.Rack(m.id)
+		set := []metadata.Config{
+			{Name: "broker.session.timeout.ms", Value: fmt.Sprint(w.cfg.SessionMillis)},
+			{Name: "leader.imbalance.check.interval.seconds", Value: fmt.Sprint(w.cfg.RebalanceSeconds)},
+		}
+		var err error
+		if c.Broker, err = metadata.NewBrokerConfig(set); err != nil {
+			panic(err) // the configuration was validated
+		}
 		for _, v := range w.machines[:w.cfg.Voters] {
 			c.Controllers = append(c.Controllers, wire.Peer{ID: v.nodeID(), Host: v.who, Port: peerPort})
 		}

@@ -76,7 +76,7 @@ func (o *options) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&o.nodes, "nodes", 1, "nodes in the cluster, to 7; 0 is for the seed to say")
 	f.StringVar(&o.workload, "workload", "all", "what clients do: all, or names from: appendlog")
-	f.DurationVar(&o.duration, "duration", 2*time.Second, "simulated time with load and faults")
+	f.DurationVar(&o.duration, "duration", 0, "simulated time with load and faults; 0 is 2s, or 10s with more than one node")
 	f.StringVar(&o.faults, "faults", "all", "all, none, or names separated by commas")
 	f.StringVar(&o.set, "set", "", "name=value words that replace what the seed has drawn")
 }
@@ -88,7 +88,7 @@ func (o *options) config(seed uint64) (swarm.Config, error) {
 		return swarm.Config{}, fmt.Errorf("%w: --nodes %d: want 0 to %d", errUsage, o.nodes, swarm.MostNodes)
 	case o.workload != "all" && o.workload != "appendlog":
 		return swarm.Config{}, fmt.Errorf("%w: --workload %q: there is appendlog", errUsage, o.workload)
-	case o.duration < time.Millisecond:
+	case o.duration != 0 && o.duration < time.Millisecond:
 		return swarm.Config{}, fmt.Errorf("%w: --duration %v: want at least 1ms", errUsage, o.duration)
 	}
 	faults, err := swarm.ParseFaults(o.faults)
@@ -108,7 +108,7 @@ func (o *options) args() string {
 	if o.nodes != 1 {
 		s += fmt.Sprintf(" --nodes %d", o.nodes)
 	}
-	if o.duration != 2*time.Second {
+	if o.duration != 0 {
 		s += " --duration " + o.duration.String()
 	}
 	if o.faults != "all" {

@@ -70,7 +70,7 @@ func TestSweepSumsUp(t *testing.T) {
 
 func TestWrongUsageIsStatus2(t *testing.T) {
 	for _, args := range [][]string{
-		{"run", "--nodes", "8"}, {"run", "--faults", "plague"}, {"run", "--workload", "x"}, {"run", "--duration", "0s"},
+		{"run", "--nodes", "8"}, {"run", "--faults", "plague"}, {"run", "--workload", "x"}, {"run", "--duration", "1us"},
 		{"run", "--colour"}, {"run", "extra"}, {"sweep", "--seeds", "9-1"}, {"sweep", "--seeds", "x"}, {"fly"}, {"run", "--set", "a=1"},
 	} {
 		if status, _, errs := pawlsim(args...); status != 2 || strings.Count(errs, "\n") != 1 {

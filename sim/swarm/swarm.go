@@ -31,6 +31,12 @@ type Config struct {
 	// LagMillis is how long a follower may be behind and in sync. Kafka:
 	// replica.lag.time.max.ms.
 	LagMillis int64
+	// SessionMillis is how long a broker may be silent. Kafka:
+	// broker.session.timeout.ms.
+	SessionMillis int64
+	// RebalanceSeconds is how often leaders are given back. Kafka:
+	// leader.imbalance.check.interval.seconds.
+	RebalanceSeconds int64
 	// Producers, Idempotent and Readers are how many clients of each kind.
 	Producers, Idempotent, Readers int64
 	// Pipelines is how many idempotent producers there are that send several
@@ -168,6 +174,8 @@ func (c *Config) fields() []field {
 		{"replication", &c.Replication, 1, MostNodes},
 		{"min_isr", &c.MinISR, 1, MostNodes},
 		{"lag_ms", &c.LagMillis, 1000, 1 << 30},
+		{"session_ms", &c.SessionMillis, 1, 1 << 30},
+		{"rebalance_s", &c.RebalanceSeconds, 1, 1 << 20},
 		{"producers", &c.Producers, 0, 1000},
 		{"idempotent", &c.Idempotent, 0, 1000},
 		{"readers", &c.Readers, 0, 1000},
@@ -268,7 +276,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, LagMillis: 30_000, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, LagMillis: 30_000, SessionMillis: 9000, RebalanceSeconds: 300, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -277,7 +285,8 @@ func Base() Config {
 }
 
 // Draw makes the run of a seed, of a given length; faults are those it may
-// have. If nodes is 0 that is drawn too.
+// have. If nodes is 0 that is drawn too, and without a duration one node has two
+// seconds and more have ten.
 func Draw(seed uint64, nodes int, duration time.Duration, faults []Fault) Config {
 	c := Base()
 	c.DurationMillis = duration.Milliseconds()
@@ -307,6 +316,12 @@ func Draw(seed uint64, nodes int, duration time.Duration, faults []Fault) Config
 	c.Passers = one(0, 1)
 	c.Admins = one(0, 1, 2, 3)
 	c.drawCluster(seed, int64(nodes))
+	if duration == 0 {
+		c.DurationMillis = 2000
+		if c.Nodes > 1 {
+			c.DurationMillis = 10_000
+		}
+	}
 	for _, f := range faults {
 		if c.Nodes > 1 || f < firstOfMany {
 			c.Faults[f] = drawRate(seed, f)
@@ -340,6 +355,8 @@ func (c *Config) drawReplication(seed uint64) {
 	c.MinISR = 1 + rng.Int64N(c.Replication)
 	c.Operators, c.OperateMillis = rng.Int64N(2), []int64{100, 500, 2000}[rng.IntN(3)]
 	c.LagMillis = []int64{1000, 1500, 5000, 30_000}[rng.IntN(4)]
+	c.SessionMillis = []int64{600, 1000, 3000, 9000}[rng.IntN(4)]
+	c.RebalanceSeconds = []int64{1, 5, 300}[rng.IntN(3)]
 	if c.Destroys() {
 		c.Replication = max(c.Replication, 2)
 		c.MinISR = max(c.MinISR, 2)

@@ -97,7 +97,7 @@ func Parse(name, text string) (Mutant, error) {
 	case len(m.Edits) == 0:
 		return m, fmt.Errorf("%w: %s: changes nothing", ErrMutant, name)
 	}
-	m.Faults, m.Nodes, m.Duration = cmp.Or(m.Faults, "all"), cmp.Or(m.Nodes, "1"), cmp.Or(m.Duration, "2s")
+	m.Faults, m.Nodes, m.Duration = cmp.Or(m.Faults, "all"), cmp.Or(m.Nodes, "1"), cmp.Or(m.Duration, "0s")
 	return m, nil
 }
 
