@@ -19,9 +19,37 @@ import (
 type truth struct {
 	highWatermark record.Offset
 	committed     []entry // everything below it, of the log that first had it
+	reigns        []reign // by epoch
 	leaders       map[record.LeaderEpoch]metadata.NodeID
 	chains        map[where]uint64  // of every batch that was ever durable
 	producers     map[uint64]uint64 // hash of the producers' state, by the chain of the log it is of
+}
+
+// reign is how far the high watermark had come when leaders of an epoch last moved
+// it.
+type reign struct {
+	epoch record.LeaderEpoch
+	upTo  record.Offset
+}
+
+// rose says that the leader of an epoch has moved the high watermark.
+func (t *truth) rose(epoch record.LeaderEpoch) {
+	i, ok := slices.BinarySearchFunc(t.reigns, epoch, func(r reign, e record.LeaderEpoch) int { return int(r.epoch) - int(e) })
+	if !ok {
+		t.reigns = slices.Insert(t.reigns, i, reign{epoch: epoch})
+	}
+	t.reigns[i].upTo = t.highWatermark
+}
+
+// before is what was committed by leaders before an epoch. Who learns late that
+// it has led need not have what was committed after it.
+func (t *truth) before(epoch record.LeaderEpoch) (at record.Offset) {
+	for _, r := range t.reigns {
+		if r.epoch < epoch {
+			at = max(at, r.upTo)
+		}
+	}
+	return at
 }
 
 // where is a batch's place in the history: a leader puts one batch at an offset.
@@ -82,6 +110,7 @@ func (c *Checker) committed(n *node, l *life, id storage.LogID, p history.Partit
 		t.committed = append(t.committed, l.ghost.entries[i])
 	}
 	t.highWatermark = at
+	t.rose(l.epoch)
 	if !ok || t.committed[len(t.committed)-1].id.next != at {
 		c.Violate("what is committed is durable", "%s on node %d: high watermark %d, durable is what is below %d", p, n.id, at, l.ghost.end())
 		return
@@ -97,14 +126,14 @@ func (c *Checker) leads(n *node, l *life, id storage.LogID, p history.Partition)
 		c.Violate("one leader per epoch", "%s: node %d leads epoch %d, as node %d did", p, n.id, l.epoch, other)
 	}
 	t.leaders[l.epoch] = n.id
-	if !l.holds(t) {
-		c.Violate("leaders have everything committed", "%s: node %d leads epoch %d with what is below %d, committed is what is below %d", p, n.id, l.epoch, l.ghost.end(), t.highWatermark)
+	if at := t.before(l.epoch); !l.holds(t, at) {
+		c.Violate("leaders have everything committed", "%s: node %d leads epoch %d with what is below %d, committed was what is below %d", p, n.id, l.epoch, l.ghost.end(), at)
 	}
 }
 
-// holds says whether a log has everything that is committed.
-func (l *life) holds(t *truth) bool {
-	return chainAt(l.ghost.entries, l.ghost.base, t.highWatermark) == chainAt(t.committed, 0, t.highWatermark)
+// holds says whether a log has everything that is committed below an offset.
+func (l *life) holds(t *truth, at record.Offset) bool {
+	return chainAt(l.ghost.entries, l.ghost.base, at) == chainAt(t.committed, 0, at)
 }
 
 // candidates looks at who may be elected: each has everything committed.
@@ -120,7 +149,7 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 	for _, list := range [][]metadata.NodeID{part.ISR, part.ELR} {
 		for _, member := range list {
 			n := c.nodes[member-1]
-			if n.lost == whole && !n.life(id).holds(t) {
+			if n.lost == whole && !n.life(id).holds(t, t.highWatermark) {
 				c.Violate("candidates have everything committed", "%s: node %d may be elected with what is below %d, committed is what is below %d; %v",
 					p, member, n.life(id).ghost.end(), t.highWatermark, part)
 			}
@@ -243,6 +272,13 @@ func (c *Checker) follows(name history.Partition, old, p *metadata.Partition) {
 	case p.LeaderEpoch == old.LeaderEpoch && p.Leader != old.Leader:
 		c.Violate("another leader has another epoch", "%s: from %v to %v", name, old, p)
 	}
+	moved := len(old.Adding)+len(old.Removing) > 0 && len(p.Adding)+len(p.Removing) == 0
+	for _, n := range old.Removing {
+		moved = moved && !slices.Contains(p.Replicas, n)
+	}
+	if moved && !slices.Equal(slices.Sorted(slices.Values(p.Replicas)), slices.Sorted(slices.Values(p.ISR))) {
+		c.Violate("a move ends with all its targets", "%s: from %v to %v", name, old, p)
+	}
 }
 
 // stillborn says whether a partition never had anything committed and has lost
@@ -272,7 +308,7 @@ func (c *Checker) Apart() string {
 			truth := c.truth(id)
 			for _, r := range p.Replicas {
 				l := c.nodes[r-1].life(id)
-				if l.ghost.end() != truth.highWatermark || !l.holds(truth) || l.highWatermark != truth.highWatermark {
+				if l.ghost.end() != truth.highWatermark || !l.holds(truth, truth.highWatermark) || l.highWatermark != truth.highWatermark {
 					return fmt.Sprintf("%s on node %d: log end %d, high watermark %d, committed is what is below %d", name, r, l.ghost.end(), l.highWatermark, truth.highWatermark)
 				}
 			}

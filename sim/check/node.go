@@ -168,12 +168,12 @@ func (c *Checker) Submitted(node int, j job.Job) {
 // Done looks at the result of a job that a node is about to hear of.
 func (c *Checker) Done(node int, r job.Result) {
 	n := c.nodes[node]
+	inDoubt := r.Err != nil && !errors.Is(r.Err, storage.ErrNoSpace) && !errors.Is(r.Err, storage.ErrNotNext)
 	switch j := r.Job.(type) {
 	case job.Append:
 		l := n.life(j.Log)
 		if r.Err != nil {
-			clean := errors.Is(r.Err, storage.ErrNoSpace) || errors.Is(r.Err, storage.ErrNotNext)
-			l.ghost.refused(j.Batches, !clean)
+			l.ghost.refused(j.Batches, inDoubt)
 			return
 		}
 		first := len(l.ghost.entries)
@@ -183,14 +183,12 @@ func (c *Checker) Done(node int, r job.Result) {
 		}
 		c.matches(n, j.Log, l, first)
 	case job.Truncate:
-		l := n.life(j.Log)
-		l.cutting = l.cutting[min(1, len(l.cutting)):]
+		n.life(j.Log).done(inDoubt)
 		if r.Err == nil {
 			c.cut(n, j.Log, r.View.End())
 		}
 	case job.Reset:
-		l := n.life(j.Log)
-		l.cutting = l.cutting[min(1, len(l.cutting)):]
+		n.life(j.Log).done(inDoubt)
 		if r.Err == nil {
 			c.reset(n, j)
 		}
@@ -198,6 +196,14 @@ func (c *Checker) Done(node int, r job.Result) {
 		if r.Err == nil {
 			n.life(j.Log).deleted()
 		}
+	}
+}
+
+// done takes the first of the jobs that drop the end of a log from those that may
+// yet be found to have done it.
+func (l *life) done(inDoubt bool) {
+	if !inDoubt {
+		l.cutting = l.cutting[min(1, len(l.cutting)):]
 	}
 }
 
