@@ -296,6 +296,34 @@ func TestNodeIsEmptiedAndLeaves(t *testing.T) {
 	}
 }
 
+// TestNodeWithANewDiskIsFilledFromTheOthers: a voter that lost everything it had
+// comes back under its id, and has everything again.
+func TestNodeWithANewDiskIsFilledFromTheOthers(t *testing.T) {
+	d := develop(t, 3)
+	d.ok("", "topic", "create", "orders", "--partitions", "2", "--replication", "3")
+	d.ok(numbered(0, 1000), "produce", "orders", "--key", "k")
+	const lost = 2
+	if err := syscall.Kill(d.Nodes[lost-1].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.died(lost)
+	if err := os.RemoveAll(d.Nodes[lost-1].DataDir); err != nil {
+		t.Fatal(err)
+	}
+	back := d.again(lost)
+	d.until("healthy: 3 nodes, 2 partitions", "cluster", "health")
+	for partition := range 2 { // and what is nowhere else is read from the new disk
+		d.ok("", "cluster", "move", "orders", strconv.Itoa(partition), "--to", strconv.Itoa(lost))
+	}
+	if got := d.ok("", "consume", "orders", "--from", "start", "--count", "1000"); got != numbered(0, 1000) {
+		t.Errorf("consumed %d bytes, which are not what was produced", len(got))
+	}
+	back.Process.Signal(syscall.SIGTERM)
+	if err := back.Wait(); err != nil {
+		t.Errorf("the node that was started again: %v", err)
+	}
+}
+
 // TestNodesOfOtherClustersAreTurnedAway: a node that was told another cluster's id
 // is refused, and both sides say why.
 func TestNodesOfOtherClustersAreTurnedAway(t *testing.T) {
