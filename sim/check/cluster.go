@@ -272,7 +272,8 @@ func (c *Checker) follows(name history.Partition, old, p *metadata.Partition) {
 	case p.LeaderEpoch == old.LeaderEpoch && p.Leader != old.Leader:
 		c.Violate("another leader has another epoch", "%s: from %v to %v", name, old, p)
 	}
-	moved := len(old.Adding)+len(old.Removing) > 0 && len(p.Adding)+len(p.Removing) == 0
+	// Of several changes that a node applied at once only the last is seen here.
+	moved := p.Epoch == old.Epoch+1 && len(old.Adding)+len(old.Removing) > 0 && len(p.Adding)+len(p.Removing) == 0
 	for _, n := range old.Removing {
 		moved = moved && !slices.Contains(p.Replicas, n)
 	}
