@@ -75,7 +75,8 @@ type fetch struct {
 	expiry   *expiry // once it has waited
 	found    int64   // bytes that there are, while it waits
 	parts    []fetchPart
-	jobs     int // reads that are out
+	jobs     int  // reads that are out
+	read     bool // there were some
 }
 
 // expiry is the end of a fetch's wait. It outlives the fetch, which is answered
@@ -195,7 +196,7 @@ func (t *Table) serve(f *fetch, at Moment, out *Out) {
 		t.answer(f, out)
 		return
 	}
-	f.state = reading
+	f.state, f.read = reading, true
 	t.remember(f)
 	budget := f.maxBytes
 	for i := range f.parts {
@@ -452,7 +453,9 @@ func (b *answerBuilder) add(fp *fetchPart) {
 		e.Fail()
 	default:
 		e.Tell(fp.highWatermark, fp.logStart, records)
-		if !records && fp.put == 0 && e.Watched() {
+		// What came while jobs were read for this answer is not in it: then the
+		// next fetch is to look again.
+		if !records && fp.put == 0 && e.Watched() && !b.f.read {
 			b.f.session.Settle(e)
 		}
 	}
