@@ -182,6 +182,7 @@ func (n *Node) actMember() bool {
 	}
 	if out.Released && n.phase == leaving {
 		n.phase = stopping
+		c.office.Resign(n.env.Clock.Now(), &c.officeOut)
 		n.table.Drain(n.moment(), &n.out)
 	}
 	if out.Err != nil {

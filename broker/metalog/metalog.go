@@ -10,6 +10,7 @@
 package metalog
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -145,6 +146,19 @@ func (l *Log) AddVoter(node metadata.NodeID, out *Out) error {
 func (l *Log) RemoveVoter(node metadata.NodeID, out *Out) error {
 	ticket, err := l.quorum.RemoveVoter(quorum.NodeID(node), &l.out)
 	return l.changing(ticket, err, out)
+}
+
+// Forget has a node that does not vote be no member of the quorum. It reports
+// false if that has to be tried again, after another change.
+func (l *Log) Forget(node metadata.NodeID, out *Out) bool {
+	ticket, err := l.quorum.Forget(quorum.NodeID(node), &l.out)
+	return !errors.Is(l.changing(ticket, err, out), quorum.ErrChanging)
+}
+
+// Resign has another voter lead, if this node does.
+func (l *Log) Resign(now clock.Instant, out *Out) {
+	l.quorum.Resign(now, &l.out)
+	l.settle(out)
 }
 
 func (l *Log) changing(t quorum.Ticket, err error, out *Out) error {

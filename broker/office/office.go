@@ -75,6 +75,7 @@ type Office struct {
 	sessions   *controller.Sessions
 
 	down map[metadata.NodeID]bool // while another node was the active controller
+	gone []metadata.NodeID        // unregistered, and perhaps still members of the quorum
 
 	promises map[metalog.Promise]promise
 	last     metalog.Promise
@@ -118,6 +119,21 @@ func (o *Office) Wake(now clock.Instant, out *Out) {
 			o.propose([][]metadata.Record{records}, promise{}, now, out)
 		}
 	}
+	o.forget()
+	o.settle(now, out)
+}
+
+// forget has the nodes leave the quorum that have left the cluster.
+func (o *Office) forget() {
+	if len(o.gone) > 0 && o.log.Leading() && o.log.Forget(o.gone[0], &o.out) {
+		o.gone = o.gone[1:]
+	}
+}
+
+// Resign has another node lead, as before a stop that was asked for.
+func (o *Office) Resign(now clock.Instant, out *Out) {
+	o.log.Resign(now, &o.out)
+	o.settle(now, out)
 }
 
 // Received takes what another node's quorum says.
@@ -127,7 +143,7 @@ func (o *Office) Received(body *wire.QuorumMessages, now clock.Instant, out *Out
 		if err != nil {
 			out.Lines = append(out.Lines, Line{slog.LevelWarn, "quorum message refused",
 				[]slog.Attr{slog.Int("from", int(body.From)), slog.String("error", err.Error())}})
-			return
+			break
 		}
 		o.log.Received(m, now, &o.out)
 	}
@@ -236,6 +252,7 @@ func (o *Office) settle(now clock.Instant, out *Out) {
 		}
 		out.Messages = append(out.Messages, got.Messages...)
 		out.Deltas = append(out.Deltas, got.Deltas...)
+		o.left(got.Deltas)
 		out.Joining = append(out.Joining, got.Joining...)
 		for _, w := range got.Warnings {
 			out.Lines = append(out.Lines, Line{slog.LevelWarn, w.Text, []slog.Attr{slog.Int("node", int(w.Node))}})
@@ -254,6 +271,22 @@ func (o *Office) settle(now clock.Instant, out *Out) {
 		}
 		if len(got.Kept) == 0 { // nothing else asks for more
 			return
+		}
+	}
+}
+
+// left takes note of nodes that were unregistered while this one leads. They are
+// forgotten at the next Wake.
+func (o *Office) left(deltas []metadata.Delta) {
+	if !o.log.Leading() {
+		o.gone = nil
+		return
+	}
+	for _, d := range deltas {
+		for _, n := range d.Brokers {
+			if _, ok := o.log.Image().Broker(n); !ok {
+				o.gone = append(o.gone, n)
+			}
 		}
 	}
 }

@@ -13,6 +13,9 @@ package partition
 //     those than min.insync.replicas the latter is refused,
 //     NOT_ENOUGH_REPLICAS, and if they become fewer while it waits,
 //     NOT_ENOUGH_REPLICAS_AFTER_APPEND: its records may or may not stay.
+//   - A sequence that does not fit is refused, for which a producer gives up, by a
+//     leader with a lease only. One without may have been replaced, and another
+//     have the batches that it misses: it answers NOT_LEADER_OR_FOLLOWER.
 //   - A batch that repeats one of a producer's last five is answered with the
 //     first one's offset, and only once that is durable.
 //   - A request that is not done within its timeout is answered
@@ -156,27 +159,25 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 		return fmt.Errorf("%w: %d", wire.ErrInvalidRequiredAcks, p.acks)
 	}
 	part, err := t.find(name, entry.Partition)
-	if err != nil {
+	if part == nil {
 		return err
 	}
-	if !part.replica.Leads() {
-		return replica.ErrNotLeader
+	if err == nil {
+		err = part.takes(p.acks, e, transaction, at)
 	}
-	if p.acks == acksAll && part.replica.UnderMinISR() {
-		return wire.ErrNotEnoughReplicas
-	}
-	if e.Err != nil {
-		return e.Err
+	if err != nil {
+		if e.Err == nil {
+			part.producers.Refused(producer.Of(e.Batch), at.Now)
+		}
+		return err
 	}
 	cfg := &part.topic.Config
-	if err := allowed(cfg, e, at.Wall); err != nil {
-		return err
-	}
-	if transaction || e.Batch.Transactional() {
-		return errTransactional
-	}
 	info := producer.Of(e.Batch)
 	base, next, err := part.producers.Check(info, part.replica.LogEnd() == 0)
+	if err != nil && !t.leased(at) {
+		assert.Reached("partition: a sequence refused by who may not lead any more")
+		return fmt.Errorf("%w: the lease is over, and %v", replica.ErrNotLeader, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -207,6 +208,27 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 	t.Stats.BatchesIn++
 	t.Stats.BytesIn += int64(len(e.Batch))
 	t.Stats.RecordsIn += int64(e.Batch.Count())
+	return nil
+}
+
+// takes reports why an entry cannot be written now, whatever its producer wrote
+// before.
+func (p *Partition) takes(a acks, e wire.ProduceEntry, transaction bool, at Moment) error {
+	if !p.replica.Leads() {
+		return replica.ErrNotLeader
+	}
+	if a == acksAll && p.replica.UnderMinISR() {
+		return wire.ErrNotEnoughReplicas
+	}
+	if e.Err != nil {
+		return e.Err
+	}
+	if err := allowed(&p.topic.Config, e, at.Wall); err != nil {
+		return err
+	}
+	if transaction || e.Batch.Transactional() {
+		return errTransactional
+	}
 	return nil
 }
 

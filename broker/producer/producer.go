@@ -218,6 +218,26 @@ func (s *State) Cut(end record.Offset) {
 	}
 }
 
+// maxRefused is how many producers that never wrote are remembered because they
+// were refused.
+const maxRefused = 1000
+
+// Refused says that a batch was not written, for a reason that may be gone when
+// the batches come that its producer has sent behind it. Of a producer that wrote
+// before the sequences tell; of another the first refusal is remembered.
+func (s *State) Refused(b Batch, now clock.Instant) {
+	if b.ID == record.NoProducer || s.producers[b.ID] != nil {
+		return
+	}
+	if r, ok := s.refused[b.ID]; ok && r.epoch >= b.Epoch || !ok && len(s.refused) >= maxRefused {
+		return
+	}
+	if s.refused == nil {
+		s.refused = make(map[record.ProducerID]refusal)
+	}
+	s.refused[b.ID] = refusal{b.Epoch, b.First, now}
+}
+
 // Rollback takes back every batch that reaches past end: the disk refused them.
 func (s *State) Rollback(end record.Offset) {
 	s.settled = min(s.settled, end)

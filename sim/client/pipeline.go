@@ -43,6 +43,7 @@ type Pipeline struct {
 type sent struct {
 	batch record.Batch
 	asked bool // in this round
+	to    int  // the leader then, or -1
 }
 
 const (
@@ -105,13 +106,19 @@ func (p *Pipeline) make() {
 	}
 }
 
-// send asks for every batch of the flight that this round has not asked for.
+// send asks for every batch of the flight that this round has not asked for. As
+// clients do, it sends nothing to a leader while what was sent before is with
+// another: whoever never heard of the producer takes any batch for its first.
 func (p *Pipeline) send() {
+	leader := p.cluster.Leader(p.part)
 	for _, s := range p.flight {
-		if s.asked {
+		switch {
+		case s.asked && s.to != leader:
+			return
+		case s.asked:
 			continue
 		}
-		s.asked = true
+		s.asked, s.to = true, leader
 		req := kmsg.NewPtrProduceRequest()
 		req.Acks = -1
 		req.TimeoutMillis = int32(p.cluster.patience / time.Millisecond / 2)
@@ -163,8 +170,7 @@ func (p *Pipeline) answered(s *sent, round uint64, resp kmsg.Response, err error
 		p.watch.Acked(p.part, record.Offset(got.BaseOffset), s.batch)
 		p.flight = p.flight[1:]
 		p.acked++
-	case got.ErrorCode == 0 && p.cluster.Nodes() > 1:
-		p.again() // the first was sent to another leader, which has not answered
+		p.send()
 	case got.ErrorCode == 0:
 		p.watch.Refused(p.part, "a batch was stored before the one before it")
 		p.again()
