@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/quorum"
 )
@@ -81,10 +82,10 @@ func (w *World) dead() bool {
 
 // operate does what an operator does: starts nodes again of which a read has
 // failed, since such a log is not served from then on, and replaces a disk that
-// has gone bad, if there are others.
+// has gone bad, once others have everything that is on it.
 func (w *World) operate() {
 	for _, m := range w.machines {
-		if m.spoiled && len(w.machines) > 1 && !w.hopeless() {
+		if m.spoiled && len(w.machines) > 1 && !w.hopeless() && !w.alone(m) {
 			w.count("operator replaced a disk")
 			m.replaceDisk()
 		}
@@ -93,6 +94,18 @@ func (w *World) operate() {
 			m.kill()
 		}
 	}
+}
+
+// alone says whether a node is the only one that may have everything committed of
+// some partition.
+func (w *World) alone(m *machine) bool {
+	for p := range w.check.Newest().PartitionsOf(metadata.NodeID(m.id)) {
+		other := func(n metadata.NodeID) bool { return n != metadata.NodeID(m.id) }
+		if !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *machine) anyDamage() bool {
