@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pawlbroker/pawl/broker/metadata"
-	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/quorum"
 )
 
@@ -20,7 +18,7 @@ func (w *World) healed() {
 		limit = spoiledLimit // what cannot be read will not be, however long one waits
 	}
 	w.rest(true)
-	w.operate()
+	(&technician{w}).Happen(0, 0)
 	done := w.runUntil(limit, func() bool { return w.idle() || w.dead() })
 	if done && !w.dead() {
 		// Requests that nobody waits for any more are still on their way.
@@ -42,7 +40,7 @@ func (w *World) healed() {
 	}
 	w.tail.Retire()
 	if !done || w.dead() {
-		if !w.hopeless() && w.stuck == "" {
+		if !w.hopeless() && !w.stranded() && w.stuck == "" {
 			w.stuck = w.whatIsStuck()
 		}
 		for _, a := range w.actors {
@@ -72,44 +70,12 @@ func (w *World) finished() bool {
 // hopeless says whether something is gone for good, so that not everything is
 // owed: what a disk has lost that nobody else has.
 func (w *World) hopeless() bool {
-	return len(w.machines) == 1 && w.machines[0].spoiled || w.cfg.Replication == 1 && slices.ContainsFunc(w.machines, func(m *machine) bool { return m.spoiled || m.wiped })
+	return w.lost || len(w.machines) == 1 && w.machines[0].spoiled || w.cfg.Replication == 1 && slices.ContainsFunc(w.machines, func(m *machine) bool { return m.spoiled || m.wiped })
 }
 
 // dead says whether a node cannot be started any more.
 func (w *World) dead() bool {
 	return slices.ContainsFunc(w.machines, func(m *machine) bool { return m.dead })
-}
-
-// operate does what an operator does: starts nodes again of which a read has
-// failed, since such a log is not served from then on, and replaces a disk that
-// has gone bad, once others have everything that is on it.
-func (w *World) operate() {
-	for _, m := range w.machines {
-		if m.spoiled && len(w.machines) > 1 && !w.hopeless() && !w.alone(m) {
-			w.count("operator replaced a disk")
-			m.replaceDisk()
-		}
-		if m.node != nil && !m.spoiled && m.anyDamage() {
-			w.count("started again after a read error")
-			m.kill()
-		}
-	}
-}
-
-// alone says whether a node is the only one that may have everything committed of
-// some partition.
-func (w *World) alone(m *machine) bool {
-	for p := range w.check.Newest().PartitionsOf(metadata.NodeID(m.id)) {
-		other := func(n metadata.NodeID) bool { return n != metadata.NodeID(m.id) }
-		if !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other) {
-			return true
-		}
-	}
-	return false
-}
-
-func (m *machine) anyDamage() bool {
-	return slices.ContainsFunc(m.node.Table().Status(), func(s partition.Status) bool { return s.Damage != nil })
 }
 
 // restarted stops a node in good order and starts it again.
@@ -147,7 +113,7 @@ func (w *World) converged() {
 		}
 		apart = w.check.Apart()
 		return apart == ""
-	}) && !w.ended() {
+	}) && !w.ended() && !w.stranded() {
 		w.stuck = "the nodes do not come to agree: " + apart
 	}
 }

@@ -192,9 +192,12 @@ func (f *faults) roll() {
 	w.k.After(kernel.Between(rng, 300*time.Millisecond, 3*time.Second), f, whatRoll, 0)
 }
 
-// wipe takes the victim's disk away.
+// wipe takes the victim's disk away, unless it alone has everything of a partition.
 func (f *faults) wipe(*rand.Rand) {
 	m := f.w.machines[f.victim]
+	if f.w.alone(m) {
+		return
+	}
 	f.w.count(happened[swarm.Wipe])
 	m.replaceDisk()
 }

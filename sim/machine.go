@@ -450,6 +450,7 @@ func (m *machine) exit(reason error) {
 	if m.failures >= 8 && m.spoiled {
 		if len(m.w.machines) > 1 {
 			m.w.count("operator replaced a disk")
+			m.w.lost = m.w.lost || m.w.alone(m)
 			m.replaceDisk()
 			return
 		}
@@ -509,7 +510,7 @@ func (m *machine) replaceDisk() {
 	m.w.net.Exit(m.host())
 	m.disk = m.disk.Wipe()
 	m.cleanly, m.closing, m.failures = false, false, 0
-	m.wiped = true
+	m.wiped, m.spoiled = true, false
 	m.w.check.Wiped(m.id)
 	m.reboot()
 }

@@ -70,6 +70,7 @@ type World struct {
 	reached map[string]int64
 	steps   int64
 	created bool
+	lost    bool   // a disk was replaced that alone had everything of a partition
 	stuck   string // why the run did not end well
 }
 

@@ -21,16 +21,17 @@ import (
 //   - The reassignment is done as soon as all replicas that stay are in sync,
 //     which may be at once. It is not throttled.
 //   - Another reassignment takes the place of one that is under way: replicas
-//     that it was bringing in, and that are not wanted any more, go at once; the
-//     ones from before stay until it is done. Kafka keeps the former as well.
+//     that it was bringing in, and that are not wanted any more, go at once,
+//     unless fewer than min.insync.replicas would be left that have everything
+//     that was committed; the ones from before stay until it is done. Kafka keeps
+//     the former as well.
 //   - Null replicas cancel what is under way, which gives back the replicas from
 //     before; without, NO_REASSIGNMENT_IN_PROGRESS.
+//     Where those that are in sync have to stay for a while, what was cancelled is
+//     listed as under way until all from before are. Kafka refuses that with
+//     INVALID_REPLICA_ASSIGNMENT, but only if none would be left.
 //   - A leader that is to go stays until another leads, and for a moment after
-//     that; so does it, and what was cancelled is listed as under way, until one
-//     of the replicas that stay is in sync.
-//   - If there is no leader, and none of the replicas that stay has everything
-//     that was committed, the request is refused with INVALID_REPLICA_ASSIGNMENT,
-//     unless the topic allows unclean elections.
+//     that.
 //
 // Versions:
 //   - v1 can forbid another number of replicas (KIP-860):
@@ -90,11 +91,7 @@ func (b *batch) reassign(name partitionName, replicas []int32, sameNumber bool) 
 			return fmt.Errorf("%w: %d, but the partition has %d and is to keep it", metadata.ErrInvalidReplicationFactor, len(target), n)
 		}
 	}
-	q, clean := reassigned(p, target)
-	if !clean && !b.reigns(p) && !t.Config(b.broker()).UncleanLeaderAllowed {
-		return fmt.Errorf("%w: none of the replicas that stay, %v, is known to have everything that was committed",
-			metadata.ErrInvalidReplicaAssignment, q.Replicas)
-	}
+	q := reassigned(p, target, int(t.Config(b.broker()).MinInSyncReplicas))
 	if q := b.change(p, q, online); q != nil {
 		return b.add(q)
 	}
@@ -102,14 +99,19 @@ func (b *batch) reassign(name partitionName, replicas []int32, sameNumber bool) 
 }
 
 // reassigned is p on its way to the replicas that it is to have in the end, for
-// change to make something of. clean reports whether one of those that stay
-// until then is known to have everything that was committed.
-func reassigned(p *metadata.Partition, target []metadata.NodeID) (q metadata.Partition, clean bool) {
-	q = *p
-	before := origin(p)
+// change to make something of. Of those that are to go, the ones that have
+// everything that was committed stay until then, if without them there would be
+// fewer than minInSync of those.
+func reassigned(p *metadata.Partition, target []metadata.NodeID, minInSync int) metadata.Partition {
+	q, before := *p, origin(p)
 	q.Adding, q.Removing = without(target, before), without(before, target)
+	dropped := without(p.Replicas, slices.Concat(target, q.Removing))
+	whole := ordered(p.Replicas, slices.Concat(p.ISR, p.ELR))
+	if len(without(whole, dropped)) < min(minInSync, len(target)) {
+		q.Removing = slices.Concat(q.Removing, ordered(dropped, whole))
+		dropped = without(dropped, whole)
+	}
 	q.Replicas = slices.Concat(target, q.Removing)
-	dropped := without(p.Replicas, q.Replicas)
 	q.ISR, q.ELR, q.LastKnownELR = without(p.ISR, dropped), without(p.ELR, dropped), without(p.LastKnownELR, dropped)
-	return q, len(q.ISR)+len(q.ELR) > 0 || len(p.ISR)+len(p.ELR) == 0
+	return q
 }

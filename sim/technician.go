@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/broker/partition"
+	"github.com/pawlbroker/pawl/sim/kernel"
+)
+
+// A technician looks after the nodes once faults have ended, every second: starts
+// those again of which a read has failed, since such a log is not served from then
+// on, and replaces a disk that has gone bad, once others have everything on it.
+type technician struct{ w *World }
+
+const technicianEvery = time.Second
+
+// Happen is a look at every node.
+func (t *technician) Happen(kernel.What, uint64) {
+	w := t.w
+	if w.ended() {
+		return
+	}
+	for _, m := range w.machines {
+		switch {
+		case m.stopping:
+		case m.spoiled && len(w.machines) > 1 && !w.hopeless() && !w.alone(m):
+			w.count("operator replaced a disk")
+			m.replaceDisk()
+		case m.node != nil && !m.spoiled && m.anyDamage():
+			w.count("started again after a read error")
+			m.kill()
+		}
+	}
+	w.k.After(technicianEvery, t, 0, 0)
+}
+
+// alone says whether a node is the only one that may have everything committed of
+// some partition.
+func (w *World) alone(m *machine) bool {
+	other := func(n metadata.NodeID) bool { return n != m.nodeID() }
+	for p := range w.check.Newest().PartitionsOf(m.nodeID()) {
+		if !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// stranded says whether a disk that has gone bad alone has everything of some
+// partition, so that nobody can help.
+func (w *World) stranded() bool {
+	return slices.ContainsFunc(w.machines, func(m *machine) bool { return m.spoiled && w.alone(m) })
+}
+
+func (m *machine) anyDamage() bool {
+	return slices.ContainsFunc(m.node.Table().Status(), func(s partition.Status) bool { return s.Damage != nil })
+}
