@@ -435,3 +435,50 @@ func TestAClusterKeepsWhatItAcknowledged(t *testing.T) {
 		})
 	}
 }
+
+// controller is the node that leads the quorum, if there is one.
+func (w *town) controller() *resident {
+	for _, n := range w.list() {
+		if !n.down && n.node.Quorum() != nil && n.node.Quorum().Leading() {
+			return n
+		}
+	}
+	return nil
+}
+
+func TestAControllerThatIsToldToStopHasAnotherLeadFirst(t *testing.T) {
+	w := newTown(t, 3, 3)
+	w.ready()
+	n := w.controller()
+	n.node.Step(broker.Shutdown{})
+	w.until("the node has stopped", func() bool { return n.down })
+	stopped := w.now
+	w.until("another leads", func() bool { return w.controller() != nil })
+	// Nobody tells the others that its connections have ended: without being told
+	// before, they wait an election timeout.
+	if d := time.Duration(w.now - stopped); d > 10*time.Duration(hop) {
+		t.Errorf("nobody led for %v", d)
+	}
+}
+
+func TestANodeThatIsUnregisteredLeavesTheQuorum(t *testing.T) {
+	w := newTown(t, 3, 4)
+	w.ready()
+	member := func() bool {
+		return slices.ContainsFunc(w.nodes[1].node.Quorum().Members(), func(m quorum.Member) bool { return m.Node == 4 })
+	}
+	if !member() {
+		t.Fatal("node 4 does not follow")
+	}
+	w.nodes[4].kill()
+	w.until("node 4 is fenced", func() bool {
+		b, _ := w.nodes[1].node.Image().Broker(4)
+		return b.Fenced
+	})
+	req := kmsg.NewPtrUnregisterBrokerRequest()
+	req.BrokerID = 4
+	if resp := w.nodes[1].ask(wire.Request{Body: req}).Body.(*kmsg.UnregisterBrokerResponse); resp.ErrorCode != 0 {
+		t.Fatalf("%+v", resp)
+	}
+	w.until("the quorum has forgotten node 4", func() bool { return !member() })
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/controller"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/quorum"
@@ -87,6 +88,83 @@ func TestAHeartbeatSaysHowFarTheLogIs(t *testing.T) {
 	resp := out.Replies[0].Response.Body.(*kmsg.BrokerHeartbeatResponse)
 	if at, ok := wire.GetTag(&resp.UnknownTags, wire.TagReadIndex); !ok || at != int64(o.Log().Applied()) || resp.ErrorCode != 0 {
 		t.Errorf("answer %+v with read index %d", resp, at)
+	}
+}
+
+// A heartbeat's answer is a lease: a controller that cannot ask the others
+// whether it still is one must not give it.
+func TestAHeartbeatIsAnsweredOnlyOnceAMajorityHasConfirmed(t *testing.T) {
+	seats, cut := map[quorum.NodeID]*Office{}, false
+	now := clock.Instant(0)
+	out := Out{}
+	// deliver has everything saved and every message arrive.
+	var deliver func(from quorum.NodeID, got *Out)
+	deliver = func(from quorum.NodeID, got *Out) {
+		sync(seats[from], got)
+		messages := got.Messages
+		out.Replies, got.Messages = append(out.Replies, got.Replies...), nil
+		for _, m := range messages {
+			if to := seats[m.To]; to != nil && !cut {
+				var next Out
+				to.Received(&wire.QuorumMessages{From: metadata.NodeID(from), Messages: [][]byte{m.Marshal()}}, now, &next)
+				deliver(m.To, &next)
+			}
+		}
+	}
+	for id := quorum.NodeID(1); id <= 3; id++ {
+		c := testConfig(1, 2, 3)
+		c.Node, c.Quorum.ID, c.Controller.Node = metadata.NodeID(id), id, metadata.NodeID(id)
+		o, err := New(c, rand.New(rand.NewPCG(uint64(id), 2)), nil, &Out{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seats[id] = o
+	}
+	leader := quorum.NodeID(0)
+	turn := func() {
+		now = min(seats[1].NextWake(), seats[2].NextWake(), seats[3].NextWake())
+		for id := quorum.NodeID(1); id <= 3; id++ {
+			if seats[id].NextWake() <= now {
+				var next Out
+				seats[id].Wake(now, &next)
+				deliver(id, &next)
+			}
+			if seats[id].Log().Leading() {
+				leader = id
+			}
+		}
+	}
+	for i := 0; leader == 0; i++ {
+		if i > 10_000 {
+			t.Fatal("nobody leads")
+		}
+		turn()
+	}
+	ask := func(body kmsg.Request) {
+		var got Out
+		seats[leader].Request(wire.Caller{}, &wire.Request{Body: body, Peer: 1}, controller.View{}, now, 0, &got)
+		deliver(leader, &got)
+	}
+	ask(register())
+	b, ok := seats[leader].Log().Image().Broker(1)
+	if !ok || len(out.Replies) != 1 {
+		t.Fatalf("not registered; %d answers", len(out.Replies))
+	}
+	beat := kmsg.NewPtrBrokerHeartbeatRequest()
+	beat.Version, beat.BrokerID, beat.BrokerEpoch, beat.CurrentMetadataOffset = 1, 1, int64(b.Epoch), int64(seats[leader].Log().Applied())
+	out.Replies, cut = nil, true
+	ask(beat) // changes nothing, so there is nothing to be committed
+	if len(out.Replies) != 0 {
+		t.Fatal("answered though nobody has confirmed")
+	}
+	cut = false
+	for range 100 {
+		if turn(); len(out.Replies) > 0 {
+			break
+		}
+	}
+	if len(out.Replies) != 1 || out.Replies[0].Response.Body.(*kmsg.BrokerHeartbeatResponse).ErrorCode != 0 {
+		t.Errorf("answers once the others are there: %+v", out.Replies)
 	}
 }
 
