@@ -35,11 +35,12 @@ async function consume(topic) {
   const begin = await consumer.listOffsets({ topics: [topic], timestamp: ListOffsetTimestamps.EARLIEST })
   const end = await consumer.listOffsets({ topics: [topic] })
   check('offsets', begin.get(topic)[0] === 0n && end.get(topic)[0] === BigInt(records), [begin.get(topic), end.get(topic)])
+  const topicId = (await consumer.metadata({ topics: [topic] })).topics.get(topic).id
   let next = 0n
   while (next < records) {
     const { responses } = await consumer.fetch({
-      node: 1, minBytes: 1, maxBytes: 1 << 20, maxWaitTime: 1000, // topicId is the name where a broker has no Fetch 13
-      topics: [{ topicId: topic, partitions: [{ partition: 0, currentLeaderEpoch: -1, fetchOffset: next, lastFetchedEpoch: -1, partitionMaxBytes: 1 << 20 }] }],
+      node: 1, minBytes: 1, maxBytes: 1 << 20, maxWaitTime: 1000,
+      topics: [{ topicId, partitions: [{ partition: 0, currentLeaderEpoch: -1, fetchOffset: next, lastFetchedEpoch: -1, partitionMaxBytes: 1 << 20 }] }],
     })
     const [p] = responses[0].partitions
     check('fetch', p.errorCode === 0 && p.records?.length > 0, p)
