@@ -48,8 +48,8 @@ race: ## every test under the race detector, with the costly assertions
 	@$(call again,CGO_ENABLED=1 $(GO) test -race ./...)
 
 sim: build ## simulation seeds, of one node and of clusters; from 1,000 on every fault must strike and every mark be reached (SEEDS=1-1000)
-	@$(call again,bin/pawlsim sweep --require-marks --seeds $(SEEDS))
-	@$(call again,bin/pawlsim sweep --nodes 0 --seeds $(SEEDS))
+	@$(call again,bin/pawlsim sweep --seeds $(SEEDS))
+	@$(call again,bin/pawlsim sweep --require-marks --nodes 0 --seeds $(SEEDS))
 
 fuzz: ## every fuzz target in turn (FUZZTIME=20s each)
 	@for file in $$(git ls-files '*_test.go' | xargs grep -lE '^func Fuzz'); do \
