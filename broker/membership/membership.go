@@ -129,6 +129,7 @@ type Member struct {
 	told       string // the last complaint, so that it is written once
 
 	applied   metadata.Offset
+	looked    bool // for this node in the image at applied, with what is known of its disk
 	seq       uint64
 	register  uint64 // the registration without an answer, or 0
 	beats     []open
@@ -149,7 +150,7 @@ func New(cfg Config) *Member {
 // the operating system had not written yet is lost, and the controller is told.
 func (m *Member) Recovered(directory [16]byte, damaged []wire.DamagedLog, clean bool, now clock.Instant, out *Out) {
 	m.cfg.Directory, m.clean = directory, clean
-	m.recovered = true
+	m.recovered, m.looked = true, false
 	m.damaged = wire.EncodeDamaged(damaged)
 	m.Wake(now, out)
 }
@@ -195,7 +196,16 @@ func (m *Member) Lone(lone bool, now clock.Instant, out *Out) {
 
 // Image says how far the image has come.
 func (m *Member) Image(image metadata.Image, applied metadata.Offset, now clock.Instant, out *Out) {
-	m.applied = applied
+	if applied != m.applied || !m.looked {
+		m.applied, m.looked = applied, true
+		m.look(image, now, out)
+		m.redeem(out)
+	}
+	m.Wake(now, out)
+}
+
+// look finds this node in the image.
+func (m *Member) look(image metadata.Image, now clock.Instant, out *Out) {
 	b, ok := image.Broker(m.cfg.Node)
 	switch {
 	case ok && b.Incarnation == m.cfg.Incarnation:
@@ -212,8 +222,6 @@ func (m *Member) Image(image metadata.Image, applied metadata.Offset, now clock.
 	case ok && m.clean:
 		m.previous = b.Epoch
 	}
-	m.redeem(out)
-	m.Wake(now, out)
 }
 
 // redeem makes those leases valid whose index the image has reached.
@@ -237,7 +245,8 @@ func (m *Member) setLease(until clock.Instant, out *Out) {
 	}
 	if until != m.lease {
 		m.lease = until
-		out.Lease = &until
+		lease := until // or until itself would be moved to the heap at every call
+		out.Lease = &lease
 	}
 }
 

@@ -301,9 +301,10 @@ func (t *Table) appended(j job.Append, res job.Result, at Moment, out *Out) {
 		p.producers.Rollback(p.replica.Rejected(res.Err, at.Now.Add(spaceRetry), &ro))
 	}
 	t.moved(p, was, &ro, at, out)
-	if res.Err != nil {
-		t.follow(p, at, out)
+	if res.Err == nil {
+		return
 	}
+	t.follow(p, at, out)
 	if errors.As(res.Err, new(*storage.DamageError)) {
 		t.spoil(p, res.Err, at, out)
 	}
