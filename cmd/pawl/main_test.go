@@ -83,20 +83,20 @@ type developed struct {
 
 // output is what a process writes while it runs.
 type output struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu      sync.Mutex
+	written bytes.Buffer // not embedded: its ReadFrom, which io.Copy prefers, takes no lock
 }
 
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.Buffer.Write(p)
+	return o.written.Write(p)
 }
 
 func (o *output) text() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.String()
+	return o.written.String()
 }
 
 // develop runs pawl dev and waits until it is ready.

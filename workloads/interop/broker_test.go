@@ -82,14 +82,14 @@ func serve(t *testing.T, flags ...string) (addr string) {
 
 // lines is what a process logs.
 type lines struct {
-	mu sync.Mutex
-	bytes.Buffer
+	mu      sync.Mutex
+	written bytes.Buffer // not embedded: its ReadFrom, which io.Copy prefers, takes no lock
 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.Buffer.Write(p)
+	return l.written.Write(p)
 }
 
 // matching is the lines that have s in them.
@@ -97,7 +97,7 @@ func (l *lines) matching(s string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found strings.Builder
-	for line := range strings.Lines(l.String()) {
+	for line := range strings.Lines(l.written.String()) {
 		if strings.Contains(line, s) {
 			found.WriteString(line)
 		}
