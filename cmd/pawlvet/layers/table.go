@@ -72,6 +72,7 @@ var may = map[string]string{
 	"maelstrom/protocol": "",
 	"maelstrom/checker":  "linearizability/anomaly linearizability/history",
 	"maelstrom/harness":  "maelstrom/checker maelstrom/protocol",
+	"maelstrom/mesh":     "",
 	"maelstrom":          "broker broker/host broker/metadata broker/wire maelstrom/protocol storage storage/job storage/record storage/vfs",
 
 	// Programs.
