@@ -25,7 +25,7 @@ type options struct {
 // once clients are answered.
 func run(ctx context.Context, o options, out io.Writer, log *slog.Logger) error {
 	begun := time.Now()
-	tuneMemory(o.broker.TCP.RequestMemory)
+	limitMemory(o.broker.TCP.RequestMemory)
 	b, err := standalone.Start(o.broker, log)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func run(ctx context.Context, o options, out io.Writer, log *slog.Logger) error 
 	}
 	resting, stop := context.WithCancel(ctx)
 	defer stop()
-	go giveBack(resting, b)
+	go tuneMemory(resting, b)
 	select {
 	case <-b.Done():
 		return b.Wait()
