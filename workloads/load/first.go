@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -66,19 +67,36 @@ func insist(ctx context.Context, addr string, request kmsg.Request, code func(km
 	}
 }
 
-// Reach returns once a broker that may still be starting takes connections.
-func Reach(ctx context.Context, addr string) error {
+// Reach returns once a broker that may still be starting knows of so many
+// brokers, itself one of them, each of which takes connections.
+func Reach(ctx context.Context, addr string, brokers int) error {
+	request := kmsg.NewPtrMetadataRequest()
+	request.Version, request.Topics = metadataVersion, []kmsg.MetadataRequestTopic{}
 	for {
-		var d net.Dialer
-		sock, err := d.DialContext(ctx, "tcp", addr)
+		response, err := askAny(ctx, []string{addr}, request)
 		if err == nil {
-			return sock.Close()
+			known := response.(*kmsg.MetadataResponse).Brokers
+			if err = reachable(ctx, known); err == nil && len(known) >= brokers {
+				return nil
+			}
 		}
-		if !errors.Is(err, syscall.ECONNREFUSED) {
+		if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
 		}
 		if err := pause(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+func reachable(ctx context.Context, brokers []kmsg.MetadataResponseBroker) error {
+	for _, b := range brokers {
+		var d net.Dialer
+		sock, err := d.DialContext(ctx, "tcp", net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))))
+		if err != nil {
+			return err
+		}
+		sock.Close()
+	}
+	return nil
 }

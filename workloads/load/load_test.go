@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -54,6 +57,64 @@ func TestProduceIsAnsweredInEveryMode(t *testing.T) {
 				t.Errorf("%d syncs", b.Syncs())
 			}
 		})
+	}
+}
+
+func TestEveryBrokerOfAClusterHasWhatOneTakes(t *testing.T) {
+	const brokers = 3
+	var addrs, dirs []string
+	for range brokers {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs, dirs = append(addrs, l.Addr().String()), append(dirs, t.TempDir())
+		l.Close()
+	}
+	var all []*nullbroker.Broker
+	for i := range brokers {
+		b, err := nullbroker.Start(addrs[i], nullbroker.Config{Mode: nullbroker.Fsync, Dir: dirs[i], Cluster: addrs, Self: i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		all = append(all, b)
+	}
+	cfg := Config{
+		Brokers: addrs[:1], Topic: "orders", Partitions: 4, Replication: brokers,
+		Connections: 2, Depth: 3, Records: 10, RecordSize: 100, Acks: -1, Count: 40,
+	}
+	if err := Reach(t.Context(), addrs[0], brokers); err != nil {
+		t.Fatal(err)
+	}
+	if err := CreateTopic(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	led, err := leaders(t.Context(), cfg)
+	if err != nil || len(led) != brokers {
+		t.Fatalf("leaders %v, %v", led, err)
+	}
+	r, err := Produce(t.Context(), cfg)
+	if err != nil || r.Requests != 40 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	want := int64(40 * len(encodeBatch(cfg.Records, cfg.RecordSize, 0)))
+	for i, dir := range dirs {
+		files, err := filepath.Glob(filepath.Join(dir, "*.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var size int64
+		for _, f := range files {
+			st, err := os.Stat(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size += st.Size()
+		}
+		if size != want || all[i].Syncs() == 0 {
+			t.Errorf("broker %d: %d bytes, want %d; %d syncs", i, size, want, all[i].Syncs())
+		}
 	}
 }
 

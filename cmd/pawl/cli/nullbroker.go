@@ -20,6 +20,9 @@ func (a *App) nullBroker() *cobra.Command {
 			if cfg.Mode, err = nullbroker.ParseMode(mode); err != nil {
 				return Usage("--mode: %v", err)
 			}
+			if len(cfg.Cluster) > 0 && (cfg.Self < 0 || cfg.Self >= len(cfg.Cluster)) {
+				return Usage("--self %d: there are %d in --cluster", cfg.Self, len(cfg.Cluster))
+			}
 			b, err := nullbroker.Start(listen, cfg)
 			if err != nil {
 				return err
@@ -40,6 +43,8 @@ func (a *App) nullBroker() *cobra.Command {
 	flags.StringVar(&mode, "mode", string(nullbroker.Fsync), fmt.Sprintf("how much to do: %v", nullbroker.Modes))
 	flags.StringVar(&cfg.Dir, "dir", "", "where the files go; it must exist")
 	flags.IntVar(&cfg.Partitions, "partitions", 1, "partitions of a topic created by being used")
+	flags.StringSliceVar(&cfg.Cluster, "cluster", nil, "where all brokers of a cluster listen; each copies to all others what it takes")
+	flags.IntVar(&cfg.Self, "self", 0, "which of them this one is, from 0 on")
 	flags.StringVar(&web, "http", "", "serve /metrics here, host:port")
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,15 +63,45 @@ func contestants(options []string) (contest.Systems, error) {
 		return contest.Systems{}, fmt.Errorf("find this program: %w", err)
 	}
 	return contest.Systems{
-		Pawl: contest.System{Name: "pawl", Command: func(dir, listen, web string) []string {
-			return append([]string{self, "serve", "--data-dir", dir, "--listen", listen, "--http", web}, options...)
-		}},
-		Null: func(mode string) contest.System {
-			return contest.System{Name: "null-" + mode, Command: func(dir, listen, web string) []string {
-				return []string{self, "null-broker", "--mode", mode, "--dir", dir, "--listen", listen, "--http", web}
+		Pawl: func(nodes int) contest.System {
+			return contest.System{Name: "pawl", Nodes: nodes, Command: func(places []contest.Place, i int) []string {
+				p := places[i]
+				line := []string{self, "serve", "--data-dir", p.Dir, "--listen", p.Listen, "--http", p.Web, "--node-id", strconv.Itoa(i + 1)}
+				if len(places) > 1 {
+					line = append(line, "--peer-listen", p.Peers, "--controllers", controllersOf(places))
+				}
+				return append(line, options...)
+			}}
+		},
+		Null: func(mode string, nodes int) contest.System {
+			return contest.System{Name: "null-" + mode, Nodes: nodes, Command: func(places []contest.Place, i int) []string {
+				p := places[i]
+				line := []string{self, "null-broker", "--mode", mode, "--dir", p.Dir, "--listen", p.Listen, "--http", p.Web}
+				if len(places) > 1 {
+					line = append(line, "--cluster", clusterOf(places), "--self", strconv.Itoa(i))
+				}
+				return line
 			}}
 		},
 	}, nil
+}
+
+// controllersOf is the --controllers of a cluster in which every node votes.
+func controllersOf(places []contest.Place) string {
+	var all []string
+	for i, p := range places {
+		all = append(all, fmt.Sprintf("%d@%s", i+1, p.Peers))
+	}
+	return strings.Join(all, ",")
+}
+
+// clusterOf is the --cluster of null brokers.
+func clusterOf(places []contest.Place) string {
+	var all []string
+	for _, p := range places {
+		all = append(all, p.Listen)
+	}
+	return strings.Join(all, ",")
 }
 
 func chosen(all []contest.Goal, ids []string) (goals []contest.Goal, err error) {

@@ -219,9 +219,11 @@ func measure(ctx context.Context, p *Process, cfg load.Config, run func(context.
 		s[CPUPerM] = spent / float64(r.Records) * 1e6
 		s[CPUPerGB] = spent / float64(r.Bytes) * 1e9
 	}
-	if before.syncsErr == nil && after.syncsErr == nil && r.Requests > 0 {
+	if before.syncsErr == nil && after.syncsErr == nil {
 		s[Syncs] = (after.syncs - before.syncs) / r.Elapsed.Seconds()
-		s[SyncsPerReq] = (after.syncs - before.syncs) / float64(r.Requests)
+		if r.Requests > 0 { // franz-go makes its own
+			s[SyncsPerReq] = (after.syncs - before.syncs) / float64(r.Requests)
+		}
 	}
 	if peak, err := p.memory("VmHWM"); err == nil {
 		s[PeakMemory] = mib(peak)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,15 +26,17 @@ const contestant = "PAWL_TEST_CONTESTANT"
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(contestant); mode != "" {
-		os.Exit(serve(mode, os.Args[1], os.Args[2], os.Args[3]))
+		os.Exit(serve(mode, os.Args[1], os.Args[2], os.Args[3], os.Args[4:]))
 	}
 	goleak.VerifyTestMain(m)
 }
 
-func serve(mode, dir, listen, web string) int {
+func serve(mode, dir, listen, web string, cluster []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	b, err := nullbroker.Start(listen, nullbroker.Config{Mode: nullbroker.Mode(mode), Dir: dir})
+	b, err := nullbroker.Start(listen, nullbroker.Config{
+		Mode: nullbroker.Mode(mode), Dir: dir, Cluster: cluster, Self: slices.Index(cluster, listen),
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -50,12 +53,20 @@ func serve(mode, dir, listen, web string) int {
 	return 0
 }
 
-func null(mode string) System {
+func null(mode string, nodes int) System {
 	return System{
-		Name: "null-" + mode, Env: []string{contestant + "=" + mode},
-		Command: func(dir, listen, web string) []string { return []string{os.Args[0], dir, listen, web} },
+		Name: "null-" + mode, Nodes: nodes, Env: []string{contestant + "=" + mode},
+		Command: func(places []Place, i int) []string {
+			line := []string{os.Args[0], places[i].Dir, places[i].Listen, places[i].Web}
+			for _, p := range places {
+				line = append(line, p.Listen)
+			}
+			return line
+		},
 	}
 }
+
+var systems = Systems{Pawl: func(nodes int) System { return null("fsync", nodes) }, Null: null}
 
 func short(t *testing.T) Config {
 	return Config{
@@ -65,7 +76,7 @@ func short(t *testing.T) Config {
 }
 
 func TestEveryGoalIsMeasured(t *testing.T) {
-	for _, g := range Goals(Systems{Pawl: null("fsync"), Null: null}) {
+	for _, g := range Goals(systems) {
 		t.Run(g.ID, func(t *testing.T) {
 			o, err := Run(t.Context(), g, short(t))
 			if err != nil {
@@ -91,7 +102,7 @@ func TestEveryGoalIsMeasured(t *testing.T) {
 
 func TestContestsLeaveEmptyFilesBehind(t *testing.T) {
 	cfg := short(t)
-	g := Goals(Systems{Pawl: null("fsync"), Null: null})[0]
+	g := Goals(systems)[0]
 	if _, err := Run(t.Context(), g, cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +123,7 @@ func TestContestsLeaveEmptyFilesBehind(t *testing.T) {
 }
 
 func TestFailuresTellWhatTheProcessSaid(t *testing.T) {
-	broken := null("no such mode")
+	broken := func(nodes int) System { return null("no such mode", nodes) }
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := Run(ctx, Goals(Systems{Pawl: broken, Null: null})[0], short(t))

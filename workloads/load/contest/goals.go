@@ -10,35 +10,36 @@ import (
 
 // Systems are the contestants.
 type Systems struct {
-	Pawl System
-	Null func(mode string) System // the null broker in a mode
+	Pawl func(nodes int) System
+	Null func(mode string, nodes int) System // the null broker in a mode
 }
 
 const topic = "bench"
 
-// Goals are the contests there are, P1 to P9 as far as one node can tell.
+// Goals are the contests there are, of P1 to P9. P2-3 is P2 in a cluster.
 func Goals(s Systems) []Goal {
-	fsync := s.Null("fsync")
+	pawl, fsync := s.Pawl(1), s.Null("fsync", 1)
+	pawl3, fsync3 := s.Pawl(3), s.Null("fsync", 3)
 	return []Goal{
 		{
 			ID: "P1", Load: "produce, raw, 1000 x 1 KiB, 4 connections, 8 partitions, acks=all",
-			Entries: []Entry{{"pawl", s.Pawl, big}, {"null-fsync", fsync, big}},
+			Entries: []Entry{{"pawl", pawl, big}, {"null-fsync", fsync, big}},
 			Bounds: []Bound{
 				{Throughput, "pawl", "null-fsync", true, 0.9},
 				{CPUPerM, "pawl", "null-fsync", false, 1.3},
 			},
 			Columns: []Metric{Throughput, Requests, P50, P99, CPUPerM, PeakMemory, Syncs},
 		},
-		partitionsGoal(s.Pawl, fsync),
+		partitionsGoal("P2", pawl, fsync),
 		{
 			ID: "P3", Load: "produce, raw, 1 x 100 B, 64 connections x 4, 8 partitions, acks=all",
-			Entries: []Entry{{"pawl", s.Pawl, small}, {"null-fsync", fsync, small}},
+			Entries: []Entry{{"pawl", pawl, small}, {"null-fsync", fsync, small}},
 			Bounds:  []Bound{{Requests, "pawl", "null-fsync", true, 0.9}},
 			Columns: []Metric{Requests, P50, P99, CPUPerM, PeakMemory, Syncs, SyncsPerReq},
 		},
 		{
 			ID: "P4", Load: "fetch from the page cache, raw, 1 KiB records, 4 connections, 8 partitions",
-			Entries: []Entry{{"pawl", s.Pawl, fetch}, {"null-sendfile", s.Null("sendfile"), fetch}},
+			Entries: []Entry{{"pawl", pawl, fetch}, {"null-sendfile", s.Null("sendfile", 1), fetch}},
 			Bounds: []Bound{
 				{Throughput, "pawl", "null-sendfile", true, 0.9},
 				{CPUPerGB, "pawl", "null-sendfile", false, 1.2},
@@ -47,7 +48,7 @@ func Goals(s Systems) []Goal {
 		},
 		{
 			ID: "P5", Load: "latency, franz-go, 1 record of 100 B every 2 ms, acks=all",
-			Entries: []Entry{{"pawl", s.Pawl, latency}, {"null-fsync", fsync, latency}},
+			Entries: []Entry{{"pawl", pawl, latency}, {"null-fsync", fsync, latency}},
 			Bounds: []Bound{
 				{P50, "pawl", "null-fsync", false, 1.2},
 				{P99, "pawl", "null-fsync", false, 1.5},
@@ -55,14 +56,27 @@ func Goals(s Systems) []Goal {
 			Columns: []Metric{P50, P99, Records, CPUPerM, PeakMemory},
 		},
 		{
+			ID: "P6", Load: "produce, raw, 1000 x 1 KiB, 4 connections to each of 3 nodes, 9 partitions of 3 replicas, acks=all",
+			Entries: []Entry{{"pawl", pawl3, replicated}, {"null-r3-fsync", fsync3, replicated}},
+			Bounds:  []Bound{{Throughput, "pawl", "null-r3-fsync", true, 0.8}},
+			Columns: []Metric{Throughput, Requests, P50, P99, CPUPerM, PeakMemory, Syncs},
+		},
+		{
+			ID: "P6-franz", Load: "produce, franz-go, 100 B records, 3 nodes, 9 partitions of 3 replicas, acks=all",
+			Entries: []Entry{{"pawl", pawl3, replicatedFranz}, {"null-r3-fsync", fsync3, replicatedFranz}},
+			Bounds:  []Bound{{Records, "pawl", "null-r3-fsync", true, 0.8}},
+			Columns: []Metric{Throughput, Records, P50, P99, CPUPerM, PeakMemory, Syncs},
+		},
+		partitionsGoal("P2-3", pawl3, fsync3),
+		{
 			ID: "P8", Load: "start on an empty directory, to the first acknowledged produce",
-			Entries: []Entry{{"pawl", s.Pawl, start}, {"null-fsync", fsync, start}},
+			Entries: []Entry{{"pawl", pawl, start}, {"null-fsync", fsync, start}},
 			Bounds:  []Bound{{StartTime, "pawl", "", false, 25}},
 			Columns: []Metric{StartTime, PeakMemory},
 		},
 		{
 			ID: "P9", Load: "nothing",
-			Entries: []Entry{{"pawl", s.Pawl, idle}},
+			Entries: []Entry{{"pawl", pawl, idle}},
 			Bounds: []Bound{
 				{IdleMemory, "pawl", "", false, 25},
 				{PerPartition, "pawl", "", false, 2},
@@ -74,9 +88,9 @@ func Goals(s Systems) []Goal {
 }
 
 // partitionsGoal is P2: the number of partitions does not matter.
-func partitionsGoal(pawl, fsync System) Goal {
+func partitionsGoal(id string, pawl, fsync System) Goal {
 	g := Goal{
-		ID: "P2", Load: "produce, raw, 16 x 1 KiB, 64 connections, acks=all, over more and more partitions",
+		ID: id, Load: "produce, raw, 16 x 1 KiB, 64 connections, acks=all, over more and more partitions",
 		Bounds: []Bound{
 			{Throughput, "pawl 1000", "pawl 1", true, 0.8},
 			{Syncs, "pawl 1000", "pawl 1", false, 1.1},
@@ -95,7 +109,7 @@ func partitionsGoal(pawl, fsync System) Goal {
 // loadOf is what all produce loads share.
 func loadOf(p *Process, cfg Config) load.Config {
 	return load.Config{
-		Brokers: []string{p.Addr}, Topic: topic, Partitions: 8, Acks: -1,
+		Brokers: []string{p.Addr}, Topic: topic, Partitions: 8, Replication: len(p.nodes), Acks: -1,
 		Connections: 4, Depth: 1, Records: 1000, RecordSize: 1024,
 		Warmup: cfg.Warmup, Duration: cfg.Duration, Count: cfg.Count,
 	}
@@ -114,6 +128,24 @@ func big(ctx context.Context, p *Process, cfg Config) (Sample, error) {
 		return nil, err
 	}
 	return measure(ctx, p, c, load.Produce)
+}
+
+func replicated(ctx context.Context, p *Process, cfg Config) (Sample, error) {
+	c := loadOf(p, cfg)
+	c.Partitions = 9
+	if err := prepare(ctx, p, c); err != nil {
+		return nil, err
+	}
+	return measure(ctx, p, c, load.Produce)
+}
+
+func replicatedFranz(ctx context.Context, p *Process, cfg Config) (Sample, error) {
+	c := loadOf(p, cfg)
+	c.Partitions, c.RecordSize = 9, 100
+	if err := prepare(ctx, p, c); err != nil {
+		return nil, err
+	}
+	return measure(ctx, p, c, func(ctx context.Context, c load.Config) (load.Result, error) { return load.FranzProduce(ctx, c) })
 }
 
 func small(ctx context.Context, p *Process, cfg Config) (Sample, error) {

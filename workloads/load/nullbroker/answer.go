@@ -44,8 +44,9 @@ func apiKeys() (keys []kmsg.ApiVersionsResponseApiKey) {
 	return keys
 }
 
-// answer answers everything but Produce and Fetch.
-func (b *Broker) answer(request kmsg.Request) kmsg.Response {
+// answer answers everything but Produce and Fetch. What other brokers ask for is
+// made here alone.
+func (b *Broker) answer(request kmsg.Request, copied bool) kmsg.Response {
 	response := request.ResponseKind()
 	switch request := request.(type) {
 	case *kmsg.ApiVersionsRequest:
@@ -53,7 +54,7 @@ func (b *Broker) answer(request kmsg.Request) kmsg.Response {
 	case *kmsg.MetadataRequest:
 		b.metadata(request, response.(*kmsg.MetadataResponse))
 	case *kmsg.CreateTopicsRequest:
-		b.createTopics(request, response.(*kmsg.CreateTopicsResponse))
+		b.createTopics(request, response.(*kmsg.CreateTopicsResponse), copied)
 	case *kmsg.ListOffsetsRequest:
 		b.listOffsets(request, response.(*kmsg.ListOffsetsResponse))
 	case *kmsg.InitProducerIDRequest:
@@ -63,9 +64,14 @@ func (b *Broker) answer(request kmsg.Request) kmsg.Response {
 }
 
 func (b *Broker) metadata(request *kmsg.MetadataRequest, response *kmsg.MetadataResponse) {
-	host, port, _ := net.SplitHostPort(b.Addr())
-	number, _ := strconv.Atoi(port)
-	response.Brokers = []kmsg.MetadataResponseBroker{{NodeID: 1, Host: host, Port: int32(number)}}
+	var ids []int32
+	for i, addr := range b.cluster() {
+		host, port, _ := net.SplitHostPort(addr)
+		number, _ := strconv.Atoi(port)
+		id := int32(i + 1)
+		response.Brokers = append(response.Brokers, kmsg.MetadataResponseBroker{NodeID: id, Host: host, Port: int32(number)})
+		ids = append(ids, id)
+	}
 	response.ControllerID = 1
 	response.ClusterID = kmsg.StringPtr("null-broker")
 	create := request.Version < 4 || request.AllowAutoTopicCreation
@@ -79,7 +85,12 @@ func (b *Broker) metadata(request *kmsg.MetadataRequest, response *kmsg.Metadata
 	for _, name := range names {
 		described := kmsg.NewMetadataResponseTopic()
 		described.Topic = kmsg.StringPtr(name)
-		t, _ := b.topic(name, b.cfg.Partitions, create)
+		var t *topic
+		if create {
+			t, _, _ = b.create(name, b.cfg.Partitions, false)
+		} else {
+			t, _ = b.topic(name, 0, false)
+		}
 		if t == nil {
 			described.ErrorCode = kerr.UnknownTopicOrPartition.Code
 			response.Topics = append(response.Topics, described)
@@ -87,23 +98,34 @@ func (b *Broker) metadata(request *kmsg.MetadataRequest, response *kmsg.Metadata
 		}
 		for i := range t.partitions {
 			p := kmsg.NewMetadataResponseTopicPartition()
-			p.Partition, p.Leader, p.LeaderEpoch = int32(i), 1, 0
-			p.Replicas, p.ISR = []int32{1}, []int32{1}
+			p.Partition, p.Leader, p.LeaderEpoch = int32(i), ids[i%len(ids)], 0
+			p.Replicas, p.ISR = ids, ids
 			described.Partitions = append(described.Partitions, p)
 		}
 		response.Topics = append(response.Topics, described)
 	}
 }
 
-func (b *Broker) createTopics(request *kmsg.CreateTopicsRequest, response *kmsg.CreateTopicsResponse) {
+// create makes a topic, on the other brokers too unless one of them asks.
+func (b *Broker) create(name string, partitions int, copied bool) (t *topic, created bool, err error) {
+	if t, created = b.topic(name, partitions, true); created && !copied {
+		err = b.spread(name, partitions)
+	}
+	return t, created, err
+}
+
+func (b *Broker) createTopics(request *kmsg.CreateTopicsRequest, response *kmsg.CreateTopicsResponse, copied bool) {
 	for _, wanted := range request.Topics {
 		partitions := int(wanted.NumPartitions)
 		if partitions < 1 {
 			partitions = b.cfg.Partitions
 		}
 		made := kmsg.NewCreateTopicsResponseTopic()
-		made.Topic, made.NumPartitions, made.ReplicationFactor = wanted.Topic, int32(partitions), 1
-		if _, created := b.topic(wanted.Topic, partitions, true); !created {
+		made.Topic, made.NumPartitions, made.ReplicationFactor = wanted.Topic, int32(partitions), int16(len(b.cluster()))
+		_, created, err := b.create(wanted.Topic, partitions, copied)
+		if err != nil {
+			made.ErrorCode = kerr.BrokerNotAvailable.Code
+		} else if !created {
 			made.ErrorCode = kerr.TopicAlreadyExists.Code
 		}
 		response.Topics = append(response.Topics, made)
@@ -139,6 +161,11 @@ func (c *conn) handleProduce(h header, body []byte) error {
 	request.Version, response.Version = h.version, h.version
 	if err := request.UnsafeReadFrom(body); err != nil {
 		return err
+	}
+	if len(c.broker.cfg.Cluster) > 0 && !h.copied {
+		if err := c.copy(h, body, request.Acks != 0); err != nil {
+			return err
+		}
 	}
 	response.Topics = response.Topics[:0]
 	for _, asked := range request.Topics {

@@ -3,6 +3,9 @@
 // promise of a broker (no replication, no epochs, no recovery, no retention) and
 // shows what the machine and the protocol allow.
 //
+// Several can form a cluster in which whoever takes a produce copies it to all
+// others and waits for them.
+//
 // It speaks ApiVersions, Metadata, Produce, Fetch, ListOffsets, CreateTopics and
 // InitProducerId, which is what package load and franz-go ask for.
 package nullbroker
@@ -57,6 +60,10 @@ type Config struct {
 	Dir string
 	// Partitions is how many a topic gets that is created by being asked for.
 	Partitions int
+	// Cluster is where all brokers of a cluster listen, host:port, and Self which
+	// of them this one is. Without, it is alone.
+	Cluster []string
+	Self    int
 }
 
 // Broker serves one listener.
@@ -95,6 +102,14 @@ func Start(addr string, cfg Config) (*Broker, error) {
 
 // Addr is where the broker listens, host:port.
 func (b *Broker) Addr() string { return b.listener.Addr().String() }
+
+// cluster is where all brokers listen, by id from 1 on.
+func (b *Broker) cluster() []string {
+	if len(b.cfg.Cluster) > 0 {
+		return b.cfg.Cluster
+	}
+	return []string{b.Addr()}
+}
 
 // Syncs is how many times the broker has called fdatasync.
 func (b *Broker) Syncs() int64 { return b.syncs.Load() }

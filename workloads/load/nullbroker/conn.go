@@ -37,6 +37,8 @@ type conn struct {
 	produced kmsg.ProduceResponse
 	fetch    kmsg.FetchRequest
 	regions  []region
+
+	followers []*follower // none until something is copied
 }
 
 // written is a partition that must be synced up to a position before out may
@@ -56,6 +58,11 @@ func newConn(b *Broker, sock *net.TCPConn) *conn {
 // serve returns when the connection is closed by either side. A request that
 // cannot be understood closes it.
 func (c *conn) serve() {
+	defer func() {
+		for _, f := range c.followers {
+			f.sock.Close()
+		}
+	}()
 	for {
 		err := c.one()
 		for err == nil && c.whole() && len(c.out) < maxUnsent {
@@ -117,6 +124,11 @@ func (c *conn) flush() error {
 		}
 	}
 	c.dirty = c.dirty[:0]
+	for _, f := range c.followers {
+		if err := f.produced(); err != nil {
+			return err
+		}
+	}
 	if len(c.out) == 0 {
 		return nil
 	}
@@ -129,13 +141,15 @@ func (c *conn) flush() error {
 type header struct {
 	key, version int16
 	correlation  int32
+	copied       bool // by another broker, and to be copied no further
 }
 
 // handle answers one request.
 func (c *conn) handle(frame []byte) error {
 	r := kbin.Reader{Src: frame}
 	h := header{key: r.Int16(), version: r.Int16(), correlation: r.Int32()}
-	r.NullableString()
+	client := r.NullableString()
+	h.copied = client != nil && *client == copier
 	limits, ok := served[h.key]
 	if !ok {
 		return fmt.Errorf("%w: api key %d", errFrame, h.key)
@@ -163,7 +177,7 @@ func (c *conn) handle(frame []byte) error {
 	if err := request.ReadFrom(r.Src); err != nil {
 		return err
 	}
-	c.respond(h, c.broker.answer(request))
+	c.respond(h, c.broker.answer(request, h.copied))
 	return nil
 }
 
