@@ -2,10 +2,11 @@
 // without a JVM: it starts them, carries their messages, makes the network and
 // the nodes fail, drives the workload, and judges what its clients saw.
 //
-// Faults between nodes: latency, partitions. Faults of a node: kill -9 and a
-// restart with its data kept, SIGSTOP and SIGCONT. Not modelled: power cuts (a
-// killed process keeps its page cache), lost or duplicated messages outside
-// partitions, Maelstrom's services (lin-kv and its like), clocks.
+// Faults between nodes: latency, partitions, also such that a node is heard and
+// hears nothing, or the other way round. Faults of nodes: kill -9 and a restart with their
+// data kept, of one or of all at once; SIGSTOP and SIGCONT; death. Not modelled:
+// power cuts (a killed process keeps its page cache), lost or duplicated messages
+// outside partitions, Maelstrom's services (lin-kv and its like), clocks.
 //
 // Draws come from the seed, but the nodes run in real time: a seed gives the
 // same faults and the same load, not the same run.
@@ -31,8 +32,10 @@ type Fault string
 // The kinds of fault.
 const (
 	Partition Fault = "partition"
-	Kill      Fault = "kill"
-	Pause     Fault = "pause"
+	OneWay    Fault = "one-way"  // a partition that lets through what goes the other way; Maelstrom has none
+	Kill      Fault = "kill"     // of one node
+	KillAll   Fault = "kill-all" // at once
+	Pause     Fault = "pause"    // of one node
 )
 
 // Config is what to run. The names are Maelstrom's.
@@ -50,6 +53,7 @@ type Config struct {
 	Latency      time.Duration // mean, between nodes
 	Faults       []Fault       // none: no nemesis
 	FaultEvery   time.Duration // mean length of a fault, and of the peace after it
+	Deaths       int           // how many nodes, from the first on, are killed for good, soon after the middle of the main phase
 	Settle       time.Duration // after the last fault is healed
 	FinalTime    time.Duration // at most, for the final polls of a client
 	Availability float64       // least fraction of operations that must be ok
@@ -108,6 +112,7 @@ type run struct {
 	history      checker.History
 	malformed    []string
 	faults       map[Fault]int
+	dead         int // so many nodes, from the first on
 }
 
 func (r *run) now() time.Duration { return time.Since(r.began) }
@@ -203,19 +208,22 @@ func (r *run) stopped() bool {
 // work is one worker's main phase.
 func (r *run) work(i int) {
 	rnd := rand.New(rand.NewPCG(r.cfg.Seed, 100+uint64(i)))
-	process, node := i, r.net.names[i%len(r.net.names)]
-	c := r.newClient(process, node)
+	process := i
+	c := r.newClient(process, r.home(i))
 	defer func() { c.close() }()
 	next := func() {
 		c.close()
 		process += r.cfg.Concurrency
-		c = r.newClient(process, node)
+		c = r.newClient(process, r.home(i))
 	}
 	crashAt := r.drawn(rnd, r.cfg.CrashEvery)
 	for {
 		time.Sleep(time.Duration(rnd.Int64N(2*int64(time.Second)*int64(r.cfg.Concurrency)/int64(r.cfg.Rate) + 1)))
 		if r.now() >= r.cfg.TimeLimit || r.stopped() {
 			return
+		}
+		if c.node != r.home(i) {
+			next()
 		}
 		var outcome checker.Outcome
 		switch {
@@ -237,6 +245,22 @@ func (r *run) work(i int) {
 	}
 }
 
+// living are the nodes that have not died.
+func (r *run) living() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.net.names[r.dead:]
+}
+
+// home is the node that worker i talks to: its own, or if that has died another.
+func (r *run) home(i int) string {
+	living, at := r.living(), i%len(r.net.names)
+	if dead := len(r.net.names) - len(living); at >= dead {
+		return r.net.names[at]
+	}
+	return living[i%len(living)]
+}
+
 // drawn is a time from nothing to twice the mean.
 func (r *run) drawn(rnd *rand.Rand, mean time.Duration) time.Duration {
 	return time.Duration(rnd.Int64N(2*int64(mean) + 1))
@@ -251,7 +275,7 @@ func (r *run) finish(i int) {
 	process := 1_000_000 + i
 	end := r.now() + r.cfg.FinalTime
 	for r.now() < end && !r.stopped() {
-		c := r.newClient(process, r.net.names[i%len(r.net.names)])
+		c := r.newClient(process, r.home(i))
 		process += r.cfg.Concurrency
 		c.rewind(r.keys.all())
 		for r.now() < end && !r.stopped() {
@@ -270,7 +294,7 @@ func (r *run) finish(i int) {
 
 // audit lists every key's committed offset at the end.
 func (r *run) audit() {
-	for _, node := range r.net.names {
+	for _, node := range r.living() {
 		c := r.newClient(-1, node)
 		for attempt := 0; attempt < 3 && c.list(r.keys.all()) != nil; attempt++ {
 		}

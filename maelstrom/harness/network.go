@@ -35,8 +35,8 @@ type network struct {
 	names   []string
 	clients map[string]chan protocol.Message
 	left    map[string]time.Time // clients that are gone: until when an answer may still come
-	cut     map[[2]string]bool
-	muted   []string // what was wrong, a line for each muted life
+	cut     map[[2]string]bool   // what goes from one to the other is lost
+	muted   []string             // what was wrong, a line for each muted life
 	exited  error
 	closed  bool
 	carried int // messages
@@ -274,7 +274,23 @@ func (n *network) leave(name string, asked time.Time) {
 }
 
 // isCut is called with mu held.
-func (n *network) isCut(a, b string) bool { return n.cut[[2]string{a, b}] || n.cut[[2]string{b, a}] }
+func (n *network) isCut(from, to string) bool { return n.cut[[2]string{from, to}] }
+
+// part cuts two nodes off from each other. It is called with mu held.
+func (n *network) part(a, b string) { n.cut[[2]string{a, b}], n.cut[[2]string{b, a}] = true, true }
+
+// deafen keeps a node from hearing the others, or them from hearing it.
+func (n *network) deafen(victim string, hears bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, name := range n.names {
+		if hears {
+			n.cut[[2]string{victim, name}] = true
+		} else {
+			n.cut[[2]string{name, victim}] = true
+		}
+	}
+}
 
 // partition draws who cannot hear whom.
 func (n *network) partition(r *rand.Rand) string {
@@ -297,14 +313,14 @@ func (n *network) partition(r *rand.Rand) string {
 			for k := range i {
 				apart := min(i-k, len(names)-i+k)
 				if len(names) == 3 && i-k == 2 || len(names) > 3 && apart > max(1, reach) {
-					n.cut[[2]string{names[i], names[k]}] = true
+					n.part(names[i], names[k])
 				}
 			}
 		}
 	} else {
 		for _, a := range names[:size] {
 			for _, b := range names[size:] {
-				n.cut[[2]string{a, b}] = true
+				n.part(a, b)
 			}
 		}
 	}
