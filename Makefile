@@ -63,7 +63,7 @@ maelstrom: build ## the node under Maelstrom (MAELSTROM=path of its launcher), o
 ifdef MAELSTROM
 	@$(call again,MAELSTROM=$(MAELSTROM) maelstrom/run.sh bin/pawlmaelstrom)
 else
-	@$(call again,$(GO) test -count=1 -v -timeout 1h -run ^TestNodeUnderFaults$$ ./maelstrom -maelstrom.time $(TIME) -maelstrom.seed $(SEED))
+	@$(call again,$(GO) test -count=1 -v -timeout 1h -run "^(TestNodeUnderFaults|TestClusterInVirtualTime)$$" ./maelstrom -maelstrom.time $(TIME) -maelstrom.seed $(SEED))
 endif
 
 interop: ## clients that others wrote, against a real broker

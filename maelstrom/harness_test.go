@@ -1,4 +1,4 @@
-package maelstrom_test
+package maelstrom
 
 import (
 	"flag"
@@ -18,18 +18,19 @@ import (
 
 var (
 	runTime = flag.Duration("maelstrom.time", 4*time.Second, "how long each run under the harness drives its load")
+	keep    = flag.String("maelstrom.dir", "", "where the nodes' data and logs are kept; empty for nowhere")
 	seed    = flag.Uint64("maelstrom.seed", 1, "the seed of its load and faults")
 )
 
-// binary is the node, built once.
-var binary string
+// program is the node, built once.
+var program string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "pawlmaelstrom-test-")
 	if err == nil {
-		binary = filepath.Join(dir, "pawlmaelstrom")
-		build := exec.Command("go", "build", "-o", binary, "../cmd/pawlmaelstrom")
+		program = filepath.Join(dir, "pawlmaelstrom")
+		build := exec.Command("go", "build", "-o", program, "../cmd/pawlmaelstrom")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
 		err = build.Run()
@@ -44,9 +45,20 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// folderOf is where the nodes of a run keep their data.
+func folderOf(t *testing.T) string {
+	if *keep == "" {
+		return t.TempDir()
+	}
+	dir := filepath.Join(*keep, t.Name())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // launcher starts the real node on a directory that outlives it.
-func launcher(t *testing.T, args ...string) harness.Launcher {
-	dir := t.TempDir()
+func launcher(t *testing.T, dir string, args ...string) harness.Launcher {
 	return harness.Command(func(name string) *exec.Cmd {
 		return node(t, dir, name, args...)
 	})
@@ -54,7 +66,7 @@ func launcher(t *testing.T, args ...string) harness.Launcher {
 
 // node is one life of a node, whose log goes to dir.
 func node(t *testing.T, dir, name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, append([]string{"dir=" + dir}, args...)...)
+	cmd := exec.Command(program, append([]string{"dir=" + dir}, args...)...)
 	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err == nil {
 		cmd.Stderr = log
@@ -63,13 +75,24 @@ func node(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// quick is a run for a unit test: a fault every second or so.
+// quick is a run for a unit test: a fault every second or so, or in a cluster,
+// which needs longer to get over one, every other second.
 func quick(nodes int, faults ...harness.Fault) harness.Config {
 	cfg := harness.DefaultConfig()
 	cfg.Seed, cfg.NodeCount, cfg.Concurrency = *seed, nodes, 12+2*(nodes-1)
 	cfg.TimeLimit, cfg.Faults, cfg.FaultEvery = *runTime, faults, min(*runTime/8, 5*time.Second)
 	cfg.AssignEvery, cfg.Rate = 16, 300
 	cfg.RPCTimeout, cfg.Settle, cfg.Availability = time.Second, 200*time.Millisecond, 0.5
+	if nodes > 1 {
+		cfg.TimeLimit, cfg.FaultEvery = max(cfg.TimeLimit, 12*time.Second), max(cfg.FaultEvery, 2*time.Second)
+		cfg.RPCTimeout, cfg.Settle, cfg.Latency, cfg.Rate = 5*time.Second, 2*time.Second, 5*time.Millisecond, 100
+	}
+	return cfg
+}
+
+// orphaned is a run in which the first node, which led at first, dies.
+func orphaned(cfg harness.Config) harness.Config {
+	cfg.Deaths = 1
 	return cfg
 }
 
@@ -81,11 +104,13 @@ func TestNodeUnderFaults(t *testing.T) {
 	}{
 		{"kill -9 and restart", quick(1, harness.Kill), nil},
 		{"kill -9 and pauses", quick(1, harness.Kill, harness.Pause), []string{"sync=false"}},
-		{"three nodes, partitions and kill -9", quick(3, harness.Partition, harness.Kill), []string{"sync=false"}},
+		{"three nodes, partitions, kill -9 and pauses", quick(3, harness.Partition, harness.Kill, harness.KillAll, harness.Pause), []string{"sync=false"}},
+		{"five nodes, and soon four", orphaned(quick(5, harness.Partition, harness.OneWay, harness.Kill, harness.Pause)), []string{"sync=false"}},
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := harness.Run(run.cfg, launcher(t, run.args...))
+			dir := folderOf(t)
+			result, err := harness.Run(run.cfg, launcher(t, dir, run.args...))
 			t.Logf("to repeat this: go test ./maelstrom -count=1 -run '%s' -maelstrom.seed %d -maelstrom.time %s", t.Name(), *seed, *runTime)
 			if err != nil {
 				t.Fatal(err)
@@ -94,6 +119,7 @@ func TestNodeUnderFaults(t *testing.T) {
 			if !result.Valid() {
 				t.Errorf("not valid")
 			}
+			checkDisks(t, dir, result, min(2, run.cfg.NodeCount))
 		})
 	}
 }

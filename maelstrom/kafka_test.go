@@ -6,25 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	jepsen "github.com/jepsen-io/maelstrom/demo/go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/maelstrom/protocol"
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
-// script stands for a node: a log a topic, and what to do wrong first.
+// script stands for the nodes: a log a topic, who leads, and what to do wrong
+// first. Node 0 is the service's own.
 type script struct {
 	logs     map[string][][]byte // batches, offsets assigned
-	refuse   []error             // what the next produces get instead of being appended; nil appends
-	silent   bool                // produces are appended and never answered
+	stale    []metadata.NodeID   // whom the next answers to Metadata take for the leader, before leader
+	leader   metadata.NodeID
+	down     []metadata.NodeID // who cannot be asked
+	refuse   []error           // what the next produces get instead of being appended; nil appends
+	silent   int               // so many of the next produces are appended and not answered
 	produces int
 	batches  int // that a fetch gives for one topic; 0 gives all
+	ids      int64
 }
 
 func newScript(topics ...string) *script {
@@ -35,28 +41,61 @@ func newScript(topics ...string) *script {
 	return s
 }
 
-func (s *script) request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+func (s *script) request(ctx context.Context, to metadata.NodeID, req kmsg.Request) (kmsg.Response, error) {
+	if slices.Contains(s.down, to) {
+		return nil, errNotSent
+	}
 	switch req := req.(type) {
 	case *kmsg.CreateTopicsRequest:
 		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
-		t := kmsg.NewCreateTopicsResponseTopic()
-		name := req.Topics[0].Topic
-		if _, ok := s.logs[name]; ok {
-			t.ErrorCode = kerr.TopicAlreadyExists.Code
-		} else {
-			s.logs[name] = nil
+		for _, asked := range req.Topics {
+			t := kmsg.NewCreateTopicsResponseTopic()
+			t.Topic = asked.Topic
+			if _, ok := s.logs[asked.Topic]; ok {
+				t.ErrorCode = kerr.TopicAlreadyExists.Code
+			} else {
+				s.logs[asked.Topic] = nil
+			}
+			resp.Topics = append(resp.Topics, t)
 		}
-		resp.Topics = append(resp.Topics, t)
+		return resp, nil
+	case *kmsg.MetadataRequest:
+		return s.metadata(req), nil
+	case *kmsg.InitProducerIDRequest:
+		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		s.ids++
+		resp.ProducerID = s.ids
 		return resp, nil
 	case *kmsg.ProduceRequest:
-		return s.produce(ctx, req)
+		return s.produce(ctx, to, req)
 	case *kmsg.FetchRequest:
-		return s.fetch(req), nil
+		return s.fetch(to, req), nil
 	}
 	return nil, fmt.Errorf("request %d", req.Key())
 }
 
-func (s *script) produce(ctx context.Context, req *kmsg.ProduceRequest) (kmsg.Response, error) {
+func (s *script) metadata(req *kmsg.MetadataRequest) kmsg.Response {
+	leader := s.leader
+	if len(s.stale) > 0 {
+		leader, s.stale = s.stale[0], s.stale[1:]
+	}
+	resp := req.ResponseKind().(*kmsg.MetadataResponse)
+	for _, asked := range req.Topics {
+		t := kmsg.NewMetadataResponseTopic()
+		t.Topic = asked.Topic
+		if _, ok := s.logs[*asked.Topic]; ok {
+			p := kmsg.NewMetadataResponseTopicPartition()
+			p.Leader = int32(leader)
+			t.Partitions = append(t.Partitions, p)
+		} else {
+			t.ErrorCode = kerr.UnknownTopicOrPartition.Code
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}
+
+func (s *script) produce(ctx context.Context, to metadata.NodeID, req *kmsg.ProduceRequest) (kmsg.Response, error) {
 	s.produces++
 	name := req.Topics[0].Topic
 	p := kmsg.NewProduceResponseTopicPartition()
@@ -65,19 +104,28 @@ func (s *script) produce(ctx context.Context, req *kmsg.ProduceRequest) (kmsg.Re
 	if len(s.refuse) > 0 {
 		refusal, s.refuse = s.refuse[0], s.refuse[1:]
 	}
-	if !ok {
+	switch {
+	case !ok:
 		refusal = kerr.UnknownTopicOrPartition
+	case to != s.leader:
+		refusal = kerr.NotLeaderForPartition
 	}
 	var code *kerr.Error
 	if errors.As(refusal, &code) {
 		p.ErrorCode = code.Code
 	} else {
-		p.BaseOffset = int64(len(log))
 		batch := record.Batch(slices.Clone(req.Topics[0].Partitions[0].Records))
-		batch.Assign(record.Offset(len(log)), 0)
-		s.logs[name] = append(log, batch)
+		p.BaseOffset = int64(slices.IndexFunc(log, func(b []byte) bool {
+			return record.Batch(b).ProducerID() == batch.ProducerID() && record.Batch(b).BaseSequence() == batch.BaseSequence()
+		}))
+		if p.BaseOffset < 0 {
+			p.BaseOffset = int64(len(log))
+			batch.Assign(record.Offset(len(log)), 0)
+			s.logs[name] = append(log, batch)
+		}
 	}
-	if s.silent {
+	if s.silent > 0 {
+		s.silent--
 		<-ctx.Done()
 		return nil, errNoAnswer
 	}
@@ -88,13 +136,15 @@ func (s *script) produce(ctx context.Context, req *kmsg.ProduceRequest) (kmsg.Re
 	return resp, nil
 }
 
-func (s *script) fetch(req *kmsg.FetchRequest) kmsg.Response {
+func (s *script) fetch(to metadata.NodeID, req *kmsg.FetchRequest) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FetchResponse)
 	for _, asked := range req.Topics {
 		p := kmsg.NewFetchResponseTopicPartition()
 		log, ok := s.logs[asked.Topic]
 		if from := asked.Partitions[0].FetchOffset; !ok {
 			p.ErrorCode = kerr.UnknownTopicOrPartition.Code
+		} else if to != s.leader {
+			p.ErrorCode = kerr.NotLeaderForPartition.Code
 		} else if p.HighWatermark = int64(len(log)); from > p.HighWatermark {
 			p.ErrorCode = kerr.OffsetOutOfRange.Code
 		} else {
@@ -123,53 +173,74 @@ func within(t *testing.T, do func(ctx context.Context)) {
 }
 
 // A definite code is given only for what has certainly not been appended; what
-// is not there yet is made, or waited for.
+// is not there yet is made, or waited for. What may have been appended is sent
+// again, as the same batch.
 func TestSendSaysNoMoreThanItKnows(t *testing.T) {
 	always := func(err error) []error { return slices.Repeat([]error{err}, 1000) }
 	for _, c := range []struct {
 		name     string
-		refuse   []error
-		silent   bool
+		with     script
 		code     protocol.Code // of the error; -1 for none
 		appended int
 	}{
 		{name: "appended", code: -1, appended: 1},
-		{name: "leader not available at first", refuse: []error{kerr.LeaderNotAvailable, kerr.LeaderNotAvailable}, code: -1, appended: 1},
-		{name: "leader never available", refuse: always(kerr.LeaderNotAvailable), code: protocol.TemporarilyUnavailable},
-		{name: "too large", refuse: always(kerr.MessageTooLarge), code: protocol.Abort},
-		{name: "timed out", refuse: always(kerr.RequestTimedOut), code: protocol.Crash},
-		{name: "the leader lost its office", refuse: always(kerr.NotLeaderForPartition), code: protocol.Crash},
-		{name: "too few replicas after it was appended", refuse: always(kerr.NotEnoughReplicasAfterAppend), code: protocol.Crash},
-		{name: "no answer", silent: true, code: protocol.Crash, appended: 1},
+		{name: "leader not available at first", with: script{refuse: []error{kerr.LeaderNotAvailable, kerr.LeaderNotAvailable}}, code: -1, appended: 1},
+		{name: "leader never available", with: script{refuse: always(kerr.LeaderNotAvailable)}, code: protocol.TemporarilyUnavailable},
+		{name: "nobody leads", with: script{leader: -1}, code: protocol.TemporarilyUnavailable},
+		{name: "the leader is out of reach", with: script{leader: 1, down: []metadata.NodeID{1}}, code: protocol.TemporarilyUnavailable},
+		{name: "this node does not serve", with: script{down: []metadata.NodeID{0}}, code: protocol.TemporarilyUnavailable},
+		{name: "another leads than it was thought", with: script{leader: 2, stale: []metadata.NodeID{0, 1}}, code: -1, appended: 1},
+		{name: "too large", with: script{refuse: always(kerr.MessageTooLarge)}, code: protocol.Abort},
+		{name: "always timed out", with: script{refuse: always(kerr.RequestTimedOut)}, code: protocol.Crash},
+		{name: "timed out, then too large", with: script{refuse: append([]error{kerr.RequestTimedOut}, always(kerr.MessageTooLarge)...)}, code: protocol.Crash},
+		{name: "timed out, then leader never available", with: script{refuse: append([]error{kerr.RequestTimedOut}, always(kerr.LeaderNotAvailable)...)}, code: protocol.Crash},
+		{name: "timed out once", with: script{refuse: []error{kerr.RequestTimedOut}}, code: -1, appended: 1},
+		{name: "the leader lost its office", with: script{refuse: always(kerr.NotLeaderForPartition)}, code: protocol.Crash},
+		{name: "too few replicas after it was appended", with: script{refuse: always(kerr.NotEnoughReplicasAfterAppend)}, code: protocol.Crash},
+		{name: "no answer once", with: script{silent: 1}, code: -1, appended: 1},
+		{name: "never an answer", with: script{silent: 1000}, code: protocol.Crash, appended: 1},
+		{name: "out of order", with: script{refuse: always(kerr.OutOfOrderSequenceNumber)}, code: protocol.Crash},
 	} {
 		within(t, func(ctx context.Context) {
-			node := newScript()
-			node.refuse, node.silent = c.refuse, c.silent
-			node.logs["key-7"] = nil
-			offset, err := newService(node).send(ctx, "7", json.RawMessage("3"))
+			c.with.logs = map[string][][]byte{"key-7": nil}
+			s := newService(&c.with, 0, acksAll)
+			offset, err := s.send(ctx, "7", json.RawMessage("3"))
 			switch {
 			case c.code < 0 && (err != nil || offset != 0):
 				t.Errorf("%s: offset %d, error %v, want 0 and none", c.name, offset, err)
 			case c.code >= 0 && (err == nil || codeOf(err) != c.code):
 				t.Errorf("%s: error %v, want code %d", c.name, err, c.code)
 			}
-			if got := len(node.logs["key-7"]); got != c.appended {
+			if got := len(c.with.logs["key-7"]); got != c.appended {
 				t.Errorf("%s: %d appended, want %d", c.name, got, c.appended)
+			}
+			// Its sequence may have been used or not: the producer is of no use.
+			if lost := c.code == protocol.Crash; c.with.ids > 0 && lost != (len(s.producers.idle) == 0) {
+				t.Errorf("%s: %d producers are left", c.name, len(s.producers.idle))
 			}
 		})
 	}
 }
 
-// What may have been appended is not sent again.
-func TestSendOfUnknownOutcomeIsNotRepeated(t *testing.T) {
+func TestProducerGoesOnWhereItWas(t *testing.T) {
 	within(t, func(ctx context.Context) {
-		node := newScript("key-7")
-		node.refuse = []error{kerr.RequestTimedOut}
-		if _, err := newService(node).send(ctx, "7", json.RawMessage("3")); !errors.Is(err, errUnknown) {
-			t.Errorf("error %v, want %v", err, errUnknown)
+		node := newScript("key-7", "key-8")
+		node.refuse = []error{nil, kerr.MessageTooLarge}
+		s := newService(node, 0, acksAll)
+		for _, key := range []string{"7", "7", "8", "7"} {
+			s.send(ctx, key, json.RawMessage("3")) // the second is refused
 		}
-		if node.produces != 1 {
-			t.Errorf("%d produces, want 1", node.produces)
+		for topic, want := range map[string][]record.Sequence{"key-7": {0, 1}, "key-8": {0}} {
+			var got []record.Sequence
+			for _, b := range node.logs[topic] {
+				got = append(got, record.Batch(b).BaseSequence())
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: sequences %d, want %d", topic, got, want)
+			}
+		}
+		if node.ids != 1 {
+			t.Errorf("%d producer ids, want 1", node.ids)
 		}
 	})
 }
@@ -178,7 +249,7 @@ func TestPollReadsOnToTheEnd(t *testing.T) {
 	within(t, func(ctx context.Context) {
 		node := newScript()
 		node.batches = 2
-		s := newService(node)
+		s := newService(node, 0, acksAll)
 		for i := range 7 {
 			if _, err := s.send(ctx, "7", json.RawMessage(fmt.Sprint(10+i))); err != nil {
 				t.Fatal(err)
@@ -208,10 +279,7 @@ func TestPollReadsOnToTheEnd(t *testing.T) {
 func TestCommittedOffsetsAreTheGreatestAndSurvive(t *testing.T) {
 	within(t, func(ctx context.Context) {
 		node := newScript()
-		s := newService(node)
-		if err := s.load(ctx); err != nil {
-			t.Fatal(err)
-		}
+		s := newService(node, 0, acksAll)
 		for _, offsets := range []map[string]int64{{"7": 4, "9": 0}, {"7": 2}, {}, {"7": 6}} {
 			if err := s.commit(ctx, offsets); err != nil {
 				t.Fatal(err)
@@ -220,13 +288,10 @@ func TestCommittedOffsetsAreTheGreatestAndSurvive(t *testing.T) {
 		if len(node.logs[offsetsTopic]) != 2 {
 			t.Errorf("%d records, want 2: what raises nothing is not written", len(node.logs[offsetsTopic]))
 		}
-		again := newService(node)
-		if err := again.load(ctx); err != nil {
-			t.Fatal(err)
-		}
+		again := newService(node, 0, acksAll)
 		for _, s := range []*service{s, again} {
-			if got := s.list([]string{"7", "9", "11"}); len(got) != 2 || got["7"] != 6 || got["9"] != 0 {
-				t.Errorf("committed %v, want 7:6 9:0", got)
+			if got, err := s.list(ctx, []string{"7", "9", "11"}); err != nil || len(got) != 2 || got["7"] != 6 || got["9"] != 0 {
+				t.Errorf("committed %v, error %v, want 7:6 9:0", got, err)
 			}
 		}
 	})
@@ -239,12 +304,12 @@ func TestCommitNeverFailsDefinitely(t *testing.T) {
 		within(t, func(ctx context.Context) {
 			node := newScript(offsetsTopic)
 			node.refuse = slices.Repeat([]error{refusal}, 1000)
-			s := newService(node)
+			s := newService(node, 0, acksAll)
 			err := s.commit(ctx, map[string]int64{"7": 4})
 			if err == nil || codeOf(err).Definite() {
 				t.Errorf("%v: error %v, want one that is not definite", refusal, err)
 			}
-			if got := s.list([]string{"7"}); len(got) != 0 {
+			if got := s.offsets.of([]string{"7"}); len(got) != 0 {
 				t.Errorf("%v: committed %v before it was acknowledged", refusal, got)
 			}
 		})
@@ -256,25 +321,49 @@ func TestCommitIsRepeated(t *testing.T) {
 	within(t, func(ctx context.Context) {
 		node := newScript(offsetsTopic)
 		node.refuse = []error{kerr.RequestTimedOut, kerr.LeaderNotAvailable, kerr.KafkaStorageError}
-		if err := newService(node).commit(ctx, map[string]int64{"7": 4}); err != nil {
+		if err := newService(node, 0, acksAll).commit(ctx, map[string]int64{"7": 4}); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestForwardedErrorsKeepTheirCode(t *testing.T) {
-	for _, code := range []protocol.Code{protocol.TemporarilyUnavailable, protocol.Crash} {
-		if got := codeOf(jepsen.NewRPCError(int(code), "")); got != code {
-			t.Errorf("code %d became %d", code, got)
+// What another node has committed is listed here, and only what is new is read.
+func TestListReadsOn(t *testing.T) {
+	within(t, func(ctx context.Context) {
+		nodes := newScript()
+		here, there := newService(nodes, 0, acksAll), newService(nodes, 1, acksAll)
+		for i := range int64(3) {
+			if err := there.commit(ctx, map[string]int64{"7": i}); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := here.list(ctx, []string{"7"}); err != nil || got["7"] != i {
+				t.Errorf("committed %v, error %v, want 7:%d", got, err, i)
+			}
+			if here.offsets.next != i+1 {
+				t.Errorf("read up to %d, want %d", here.offsets.next, i+1)
+			}
 		}
-	}
+	})
+}
+
+// A poll is whole or it is none: to leave a key out would say that there is
+// nothing.
+func TestPollIsWhole(t *testing.T) {
+	within(t, func(ctx context.Context) {
+		node := newScript("key-7")
+		node.leader, node.down = 1, []metadata.NodeID{1}
+		msgs, err := newService(node, 0, acksAll).poll(ctx, map[string]int64{"7": 0})
+		if err == nil || codeOf(err) != protocol.TemporarilyUnavailable {
+			t.Errorf("messages %v and error %v, want code %d", msgs, err, protocol.TemporarilyUnavailable)
+		}
+	})
 }
 
 func TestKeysHaveTopicsOfTheirOwn(t *testing.T) {
 	seen := map[string]string{}
-	for _, key := range []string{"7", "07", "a", "A", "a/b", "612f62", "hex-612f62", "", "-", "é"} {
+	for _, key := range []string{"7", "07", "a", "A", "a/b", "612f62", "hex-612f62", "", "-", "é", strings.Repeat("x", 300), strings.Repeat("x", 301), strings.Repeat("é", 100)} {
 		topic := topicOf(key)
-		if other, ok := seen[topic]; ok || topic == offsetsTopic {
+		if other, ok := seen[topic]; ok || topic == offsetsTopic || len(topic) > 249 {
 			t.Errorf("keys %q and %q share topic %s", key, other, topic)
 		}
 		seen[topic] = key

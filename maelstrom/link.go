@@ -11,19 +11,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
 
-// errNoAnswer says that a request was posted and its answer did not come in
-// time: whatever it asked for may have happened, or may yet.
-var errNoAnswer = errors.New("no answer from the node")
+var (
+	// errNotSent says that nobody was asked.
+	errNotSent = errors.New("not sent")
+	// errNoAnswer says that a request was sent and its answer did not come in
+	// time: whatever it asked for may have happened, or may yet.
+	errNoAnswer = errors.New("no answer from the node")
+)
 
-// link is the one connection to the node of this process. Requests and
+// link is a client's connection to the node of this process. Requests and
 // responses cross it in Kafka's wire form, so that a Maelstrom run exercises the
-// codec that clients meet. It is the host's Network.
+// codec that clients meet. It is the host's Network if the node is alone.
 //
 // Many goroutines use it at once; answers come back in any order.
 type link struct {
+	name string // of the node
 	post func(...broker.Event)
 
 	mu      sync.Mutex
@@ -31,7 +37,10 @@ type link struct {
 	waiting map[uint64]chan wire.Response
 }
 
-func newLink() *link { return &link{waiting: map[uint64]chan wire.Response{}} }
+func newLink(name string) *link { return &link{name: name, waiting: map[uint64]chan wire.Response{}} }
+
+// open says where requests go. It comes before any.
+func (l *link) open(post func(...broker.Event)) { l.post = post }
 
 // Limits of the link, in bytes.
 const (
@@ -54,20 +63,18 @@ func (l *link) Reply(c wire.Caller, resp wire.Response) {
 // Flush implements host.Network; answers are not held back.
 func (l *link) Flush() {}
 
-// request asks the node and waits for its answer. An error that matches
-// errNoAnswer says nothing of what became of the request.
-func (l *link) request(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
-	served, ok := wire.Served(req.Key())
-	if !ok {
-		return nil, fmt.Errorf("request %d is not served", req.Key())
+// request asks the node, which is the only one there is to ask, and waits for its
+// answer. An error that matches errNoAnswer says nothing of what became of the
+// request.
+func (l *link) request(ctx context.Context, _ metadata.NodeID, req kmsg.Request) (kmsg.Response, error) {
+	if err := setVersion(req); err != nil {
+		return nil, err
 	}
-	req.SetVersion(min(served.Max, req.MaxVersion(), lastWithNames(req)))
-
 	l.mu.Lock()
 	seq := l.next
 	l.next++
-	answer := make(chan wire.Response, 1)
-	l.waiting[seq] = answer
+	answered := make(chan wire.Response, 1)
+	l.waiting[seq] = answered
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -75,31 +82,53 @@ func (l *link) request(ctx context.Context, req kmsg.Request) (kmsg.Response, er
 		l.mu.Unlock()
 	}()
 
-	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("maelstrom")).AppendRequest(nil, req, int32(seq))
-	decoded, refusal, err := wire.Decode(frame[framePrefix:], maxDecompressed)
+	decoded, refusal, err := wire.Decode(requestFrame(int32(seq), req)[framePrefix:], maxDecompressed)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("decode request %d: %w", req.Key(), err)
 	case refusal != nil:
-		return l.decode(req, int32(seq), *refusal)
+		return decodeResponse(req, int32(seq), *refusal)
 	}
-	l.post(broker.Request{Caller: wire.Caller{Conn: 1, Seq: seq}, Request: decoded, Host: "127.0.0.1", Port: 9092})
+	l.post(broker.Request{Caller: wire.Caller{Conn: localConn, Seq: seq}, Request: decoded, Host: l.name, Port: clientPort})
 	select {
-	case resp := <-answer:
-		return l.decode(req, int32(seq), resp)
+	case resp := <-answered:
+		return decodeResponse(req, int32(seq), resp)
 	case <-ctx.Done():
 		return nil, errNoAnswer
 	}
 }
 
-// decode takes a response through its wire form.
-func (l *link) decode(req kmsg.Request, correlation int32, resp wire.Response) (kmsg.Response, error) {
+// setVersion makes a request one of the version that this client speaks.
+func setVersion(req kmsg.Request) error {
+	served, ok := wire.Served(req.Key())
+	if !ok {
+		return fmt.Errorf("%w: request %d is not served", errNotSent, req.Key())
+	}
+	req.SetVersion(min(served.Max, req.MaxVersion(), lastWithNames(req)))
+	return nil
+}
+
+// requestFrame is a request as it goes over a connection.
+func requestFrame(correlation int32, req kmsg.Request) []byte {
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("maelstrom")).AppendRequest(nil, req, correlation)
+}
+
+// decodeResponse takes a response through its wire form.
+func decodeResponse(req kmsg.Request, correlation int32, resp wire.Response) (kmsg.Response, error) {
 	if resp.Body == nil {
 		return nil, fmt.Errorf("%w: the connection was closed", errNoAnswer)
 	}
-	frame, err := encode(correlation, resp.Body)
+	frame, err := encode(answer{correlation: correlation, response: resp})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoAnswer, err)
+	}
+	return decodeAnswer(req, correlation, frame)
+}
+
+// decodeAnswer reads a response as it comes over a connection.
+func decodeAnswer(req kmsg.Request, correlation int32, frame []byte) (kmsg.Response, error) {
+	if len(frame) < responseHeader {
+		return nil, fmt.Errorf("%w: a response of %d bytes", errNoAnswer, len(frame))
 	}
 	if got := int32(binary.BigEndian.Uint32(frame[framePrefix:])); got != correlation {
 		return nil, fmt.Errorf("%w: correlation id %d, want %d", errNoAnswer, got, correlation)
@@ -113,27 +142,6 @@ func (l *link) decode(req kmsg.Request, correlation int32, resp wire.Response) (
 		return nil, fmt.Errorf("%w: response %d: %w", errNoAnswer, req.Key(), err)
 	}
 	return decoded, nil
-}
-
-// encode returns a response as it would go over a connection, with the regions
-// read into their holes.
-func encode(correlation int32, body wire.Body) ([]byte, error) {
-	var f wire.Frame
-	if err := f.Append(correlation, body); err != nil {
-		return nil, err
-	}
-	whole := make([]byte, 0, f.Size())
-	at := 0
-	for _, h := range f.Holes {
-		whole = append(whole, f.Bytes[at:h.At]...)
-		at = h.At
-		hole := make([]byte, h.Region.Len)
-		if _, err := h.Region.File.ReadAt(hole, h.Region.Pos); err != nil {
-			return nil, fmt.Errorf("read region at %d: %w", h.Region.Pos, err)
-		}
-		whole = append(whole, hole...)
-	}
-	return append(whole, f.Bytes[at:]...), nil
 }
 
 // lastWithNames is the last version of a request that calls topics by their

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/maelstrom/protocol"
 	"github.com/pawlbroker/pawl/storage/record"
 )
@@ -27,9 +29,10 @@ type reading struct {
 	entries []protocol.Entry
 }
 
-// read returns the records of partition 0 of each topic, from an offset up to
-// the high watermark there is when it is asked. Topics that do not exist have
-// none. An error matches errUnavailable.
+// read returns the records of partition 0 of each topic, from an offset up to a
+// high watermark that is no older than the call. It asks each topic's leader, and
+// again whoever leads then, until all has been read or ctx ends. An error matches
+// errUnavailable or errRefused.
 func (s *service) read(ctx context.Context, from map[string]int64) (map[string][]protocol.Entry, error) {
 	unread := map[string]*reading{}
 	for topic, offset := range from {
@@ -37,64 +40,93 @@ func (s *service) read(ctx context.Context, from map[string]int64) (map[string][
 	}
 	found := map[string][]protocol.Entry{}
 	for len(unread) > 0 {
-		resp, err := s.fetch(ctx, unread)
-		if err != nil {
+		progress, err := s.readSome(ctx, unread, found)
+		if !progress && !wait(ctx) {
 			return nil, err
-		}
-		progress := false
-		for _, t := range resp.Topics {
-			r := unread[t.Topic]
-			if r == nil || len(t.Partitions) != 1 {
-				return nil, fmt.Errorf("%w: a fetch response of another shape: topic %q", errUnavailable, t.Topic)
-			}
-			advanced, done, err := r.take(t.Partitions[0])
-			if err != nil {
-				return nil, fmt.Errorf("topic %s: %w", t.Topic, err)
-			}
-			progress = progress || advanced || done
-			if done {
-				found[t.Topic] = r.entries
-				delete(unread, t.Topic)
-			}
-		}
-		if !progress {
-			return nil, fmt.Errorf("%w: a fetch of %d topics brought nothing", errUnavailable, len(unread))
 		}
 	}
 	return found, nil
 }
 
-func (s *service) fetch(ctx context.Context, unread map[string]*reading) (*kmsg.FetchResponse, error) {
+// readSome fetches once what is unread from each leader, and moves to found what
+// has been read to its end. Unless it made progress it returns why.
+func (s *service) readSome(ctx context.Context, unread map[string]*reading, found map[string][]protocol.Entry) (progress bool, err error) {
+	leaders, err := s.leaders(ctx, slices.Sorted(maps.Keys(unread)))
+	if err != nil {
+		return false, err
+	}
+	led := map[metadata.NodeID][]string{}
+	for topic, leader := range leaders {
+		led[leader] = append(led[leader], topic)
+	}
+	err = fmt.Errorf("%w: nobody leads %d topics", errUnavailable, len(unread)-len(leaders))
+	var fetches sync.WaitGroup
+	var mu sync.Mutex // over progress and err; the topics of each fetch are its own
+	var ended []string
+	for leader, topics := range led {
+		slices.Sort(topics)
+		fetches.Go(func() {
+			advanced, done, failed := s.fetch(ctx, leader, topics, unread)
+			mu.Lock()
+			defer mu.Unlock()
+			progress = progress || advanced
+			ended = append(ended, done...)
+			if failed != nil {
+				err = failed
+			}
+		})
+	}
+	fetches.Wait()
+	for _, topic := range ended {
+		found[topic] = unread[topic].entries
+		delete(unread, topic)
+	}
+	return progress || len(ended) > 0, err
+}
+
+// fetch fetches topics once from who leads them. It returns whether any was read
+// further and which have been read to their end. An error, of the last that had
+// one, matches errUnavailable.
+func (s *service) fetch(ctx context.Context, leader metadata.NodeID, topics []string, unread map[string]*reading) (advanced bool, done []string, err error) {
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 0, 0, fetchBytes
 	req.SessionEpoch = -1 // no session
-	for _, topic := range slices.Sorted(maps.Keys(unread)) {
+	for _, topic := range topics {
 		p := kmsg.NewFetchRequestTopicPartition()
 		p.FetchOffset, p.PartitionMaxBytes = unread[topic].next, fetchPartitionBytes
 		t := kmsg.NewFetchRequestTopic()
 		t.Topic, t.Partitions = topic, []kmsg.FetchRequestTopicPartition{p}
 		req.Topics = append(req.Topics, t)
 	}
-	answer, err := s.node.request(ctx, req)
+	resp, err := try[*kmsg.FetchResponse](ctx, s, leader, req)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: fetch: %w", errUnavailable, err)
+		return false, nil, fmt.Errorf("%w: fetch: %v", errUnavailable, err)
 	}
-	resp, ok := answer.(*kmsg.FetchResponse)
-	if !ok {
-		return nil, fmt.Errorf("%w: a fetch response of another shape", errUnavailable)
+	for _, t := range resp.Topics {
+		if !slices.Contains(topics, t.Topic) || len(t.Partitions) != 1 {
+			return false, nil, fmt.Errorf("%w: a fetch response of another shape: topic %q", errUnavailable, t.Topic)
+		}
+		more, end, failed := unread[t.Topic].take(t.Partitions[0])
+		advanced = advanced || more
+		if end {
+			done = append(done, t.Topic)
+		}
+		if failed != nil {
+			err = fmt.Errorf("topic %s on node %d: %w", t.Topic, leader, failed)
+		}
 	}
-	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return nil, fmt.Errorf("%w: fetch: %w", errUnavailable, err)
-	}
-	return resp, nil
+	return advanced, done, err
 }
 
 // take adds what a fetch brought. done says that the topic has been read to
-// its end.
+// its end. An error matches errUnavailable.
 func (r *reading) take(p kmsg.FetchResponseTopicPartition) (advanced, done bool, err error) {
 	switch err := kerr.ErrorForCode(p.ErrorCode); err {
 	case nil:
-	case kerr.UnknownTopicOrPartition, kerr.OffsetOutOfRange:
+	case kerr.OffsetOutOfRange:
 		return false, true, nil // there is nothing at or after the offset
 	default:
 		return false, false, fmt.Errorf("%w: %w", errUnavailable, err)

@@ -13,7 +13,7 @@ echo "results: $work/store/kafka/latest"
 
 try() {
 	echo "maelstrom test -w kafka --bin $node $*"
-	(cd "$work" && "$launcher" test -w kafka --bin "$node" "$@")
+	(cd "$work" && PAWL_DIR=$(mktemp -d "$work/data.XXXXXX") "$launcher" test -w kafka --bin "$node" "$@")
 	if grep -E 'maelstrom.process Error!|Malformed RPC response' "$work/store/kafka/latest/jepsen.log"; then
 		echo "the log has errors: $work/store/kafka/latest/jepsen.log" >&2
 		return 1
@@ -23,3 +23,5 @@ try() {
 try --node-count 1 --concurrency 4n --rate 200 --time-limit "${SECONDS_EACH:-30}" --availability 0.95
 try --node-count 3 --concurrency 2n --rate 100 --time-limit "${SECONDS_EACH:-30}" \
 	--nemesis partition --nemesis-interval 5 --availability 0.9
+try --node-count 5 --concurrency 2n --rate 100 --time-limit "${SECONDS_EACH:-30}" --latency 10 --latency-dist exponential \
+	--nemesis partition --nemesis-interval 10 --availability 0.9

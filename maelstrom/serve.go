@@ -1,9 +1,11 @@
 // Package maelstrom runs a node under Maelstrom's kafka workload: JSON lines on
 // standard input and output instead of sockets, the same broker behind them.
 //
-// The first of the nodes is the broker; the others forward what clients ask of
-// them to it, over Maelstrom's network, and so feel its partitions. Package
-// harness runs nodes as Maelstrom does, without a JVM.
+// Every node is a broker. One is a cluster of its own; several are one cluster,
+// whose brokers talk to each other over Maelstrom's network (package mesh) and so
+// feel its latency and its partitions. What clients ask of any node it asks of
+// the broker that leads. Package harness runs nodes as Maelstrom does, without a
+// JVM.
 package maelstrom
 
 import (
@@ -14,12 +16,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strconv"
+	"sync"
 	"time"
 
-	jepsen "github.com/jepsen-io/maelstrom/demo/go"
-
+	"github.com/pawlbroker/pawl/maelstrom/mesh"
 	"github.com/pawlbroker/pawl/maelstrom/protocol"
 )
 
@@ -29,70 +30,81 @@ const (
 	// replyTime is when nobody listens any more. Maelstrom's clients leave after
 	// 5 seconds, and a node that answers one who has left is not heard again.
 	replyTime = 4500 * time.Millisecond
-	// startTime is how long a node may take to recover. Maelstrom waits for 10
-	// seconds.
-	startTime = 9 * time.Second
-	// maxLine is the longest line that the protocol library reads, in bytes.
-	maxLine = bufio.MaxScanTokenSize - 1
 )
 
 // server is one node's life.
 type server struct {
-	cfg     Config
-	logger  *slog.Logger
-	node    *jepsen.Node
-	pauses  pauses
-	service *service // of the first node, after init
-	broker  *instance
-	failed  chan error    // the broker has ended by itself, or did not start
-	named   chan struct{} // closed once the node knows who it is
-	ready   chan struct{} // closed once it serves
-	stop    chan struct{}
+	cfg    Config
+	acks   int16 // of what is sent; another than all is a fault, for tests
+	logger *slog.Logger
+	out    *outbox
+	pauses pauses
+	failed chan error    // the broker, or standard output, has ended by itself
+	stop   chan struct{} // closed when the node ends
+
+	// What init brings; the reader's own.
+	named   bool
+	cluster cluster
+	service *service
+
+	mu     sync.Mutex
+	broker *instance // nil before init
+
+	ctx      context.Context // of all requests
+	requests sync.WaitGroup
 }
 
 // Serve runs a node until in ends. It returns an error if the node cannot go
 // on; the process should then end with a non-zero status.
 func Serve(cfg Config, in io.Reader, out io.Writer, logger *slog.Logger) error {
-	s := &server{cfg: cfg, logger: logger, node: jepsen.NewNode(), failed: make(chan error, 2),
-		named: make(chan struct{}), ready: make(chan struct{}), stop: make(chan struct{})}
-	defer close(s.stop)
+	return serve(cfg, acksAll, in, out, logger)
+}
+
+func serve(cfg Config, acks int16, in io.Reader, out io.Writer, logger *slog.Logger) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &server{cfg: cfg, acks: acks, logger: logger, failed: make(chan error, 3), stop: make(chan struct{}), ctx: ctx}
+	s.out = newOutbox(out, func(err error) { s.failed <- err })
 	go s.pauses.run(s.stop)
+	defer close(s.stop)
 
-	known, feed := io.Pipe()
-	s.node.Stdin, s.node.Stdout = known, out
-	s.node.Handle(protocol.Init, s.init)
-	s.handle(protocol.Send, s.send)
-	s.handle(protocol.Poll, s.poll)
-	s.handle(protocol.Commit, s.commit)
-	s.handle(protocol.List, s.list)
-
-	ended := make(chan error, 2)
-	go func() { feed.CloseWithError(s.filter(in, feed)) }()
-	go func() { ended <- s.node.Run() }()
+	ended := make(chan error, 1)
+	go func() { ended <- s.read(in) }()
 	select {
 	case err := <-ended:
-		known.Close()
-		if s.broker != nil {
-			err = errors.Join(err, s.broker.close())
-		}
+		cancel()
+		err = errors.Join(err, s.end())
+		s.requests.Wait()
+		s.out.close()
 		return err
 	case err := <-s.failed:
-		known.Close()
-		return fmt.Errorf("broker: %w", err)
+		cancel()
+		s.end()
+		return err
 	}
 }
 
-// filter passes on the lines that the protocol library can take, and answers
-// the others. Nothing is passed on before the node serves, but init: a node that
-// comes back is asked before it is told who it is.
-func (s *server) filter(in io.Reader, out io.Writer) error {
+// end stops the broker, if there is one.
+func (s *server) end() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broker == nil {
+		return nil
+	}
+	return s.broker.close()
+}
+
+// read takes lines, of any length, until there are no more.
+func (s *server) read(in io.Reader) error {
 	r := bufio.NewReader(in)
 	for {
 		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		var m jepsen.Message
+		var m protocol.Message
 		var h protocol.Header
 		if err := json.Unmarshal(line, &m); err != nil {
 			return fmt.Errorf("a line that is not a message: %w", err)
@@ -100,61 +112,94 @@ func (s *server) filter(in io.Reader, out io.Writer) error {
 		if err := json.Unmarshal(m.Body, &h); err != nil {
 			return fmt.Errorf("a message without a body: %w", err)
 		}
-		pass := h.Type == protocol.Init || isClosed(s.ready)
-		switch {
-		case pass && len(line) <= maxLine && (h.InReplyTo > 0 || slices.Contains(served, h.Type)):
-			if _, err := out.Write(line); err != nil {
-				return err
-			}
-		case !isClosed(s.named) || h.InReplyTo > 0:
-		case !slices.Contains(served, h.Type):
-			s.refuse(m, protocol.NotSupported, fmt.Errorf("unknown request type %q", h.Type))
-		case h.Type == protocol.Commit: // never a definite error
-			s.refuse(m, protocol.Crash, errUnknown)
-		case !pass:
-			s.refuse(m, protocol.TemporarilyUnavailable, fmt.Errorf("%w: the node is starting", errUnavailable))
-		default:
-			s.refuse(m, protocol.Abort, fmt.Errorf("request of %d bytes, at most %d are read", len(line), maxLine))
-		}
+		s.take(m, h)
 	}
 }
 
-// served are the types of request that a node takes.
-var served = []string{protocol.Init, protocol.Send, protocol.Poll, protocol.Commit, protocol.List}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
+// take handles a message. A node that comes back is asked before it is told who
+// it is; nobody gets an answer then.
+func (s *server) take(m protocol.Message, h protocol.Header) {
+	switch {
+	case h.Type == protocol.Init:
+		s.init(m, h)
+	case !s.named || h.InReplyTo > 0:
+	case h.Type == mesh.Type:
+		var f mesh.Frame
+		if err := json.Unmarshal(m.Body, &f); err != nil {
+			s.logger.Error("message of a node", slog.String("node", m.Src), slog.Any("error", err))
+			return
+		}
+		s.broker.receive(m.Src, f)
+	case handlers[h.Type] == nil:
+		s.refuse(m, h, protocol.NotSupported, fmt.Errorf("unknown request type %q", h.Type))
 	default:
-		return false
+		s.requests.Go(func() { s.handle(m, h, handlers[h.Type]) })
+	}
+}
+
+// init starts the broker. It is answered at once: Maelstrom tells the nodes who
+// they are one by one, and none can serve before most can.
+func (s *server) init(m protocol.Message, h protocol.Header) {
+	if s.named {
+		s.refuse(m, h, protocol.Abort, errors.New("the node has been told who it is"))
+		return
+	}
+	var req protocol.InitRequest
+	err := decode(m.Body, &req)
+	if err == nil {
+		s.cluster, err = newCluster(req.NodeID, req.NodeIDs)
+	}
+	var broker *instance
+	if err == nil {
+		broker, err = start(s.cfg, s.cluster, s.send, s.logger)
+	}
+	if err != nil {
+		s.refuse(m, h, protocol.Crash, err)
+		s.failed <- err
+		return
+	}
+	s.mu.Lock()
+	s.broker = broker
+	s.mu.Unlock()
+	s.named = true
+	s.service = newService(broker.nodes, s.cluster.self.id, s.acks)
+	go func() {
+		if err := broker.wait(); err != nil {
+			s.failed <- fmt.Errorf("broker: %w", err)
+		}
+	}()
+	s.reply(m, h, time.Time{}, protocol.Header{Type: protocol.InitOK})
+}
+
+// send sends a message to another node.
+func (s *server) send(to string, f mesh.Frame) {
+	body, err := json.Marshal(f)
+	if err == nil {
+		err = s.out.put(protocol.Message{Src: s.cluster.self.name, Dest: to, Body: body}, time.Time{})
+	}
+	if err != nil {
+		s.logger.Error("send", slog.String("to", to), slog.Any("error", err))
 	}
 }
 
 // refuse answers with an error.
-func (s *server) refuse(m jepsen.Message, code protocol.Code, why error) {
-	s.reply(m, time.Now().Add(replyTime), protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: code, Text: why.Error()})
+func (s *server) refuse(m protocol.Message, h protocol.Header, code protocol.Code, why error) {
+	s.reply(m, h, time.Now().Add(replyTime), protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: code, Text: why.Error()})
 }
 
-// reply answers, unless it is too late by the time the answer is ready to be
-// written.
-func (s *server) reply(m jepsen.Message, deadline time.Time, answer any) {
-	body, err := s.addressed(m, answer)
-	if err == nil && !time.Now().After(deadline) {
-		err = s.node.Send(m.Src, body)
+// reply answers, unless it is too late by the time the answer is written.
+func (s *server) reply(m protocol.Message, h protocol.Header, deadline time.Time, answer any) {
+	body, err := addressed(h, answer)
+	if err == nil {
+		err = s.out.put(protocol.Message{Src: m.Dest, Dest: m.Src, Body: body}, deadline)
 	}
 	if err != nil {
 		s.logger.Error("reply", slog.String("to", m.Src), slog.Any("error", err))
 	}
 }
 
-// addressed encodes an answer as one to m. The protocol library does so by way
-// of a map of all there is in it, which a large answer has no time for.
-func (s *server) addressed(m jepsen.Message, answer any) (json.RawMessage, error) {
-	var asked protocol.Header
-	if err := json.Unmarshal(m.Body, &asked); err != nil {
-		return nil, err
-	}
+// addressed encodes an answer as one to the request that has the header asked.
+func addressed(asked protocol.Header, answer any) (json.RawMessage, error) {
 	encoded, err := json.Marshal(answer)
 	if err != nil {
 		return nil, err
@@ -167,76 +212,35 @@ func (s *server) addressed(m jepsen.Message, answer any) (json.RawMessage, error
 	return json.Marshal(fields)
 }
 
-// init starts the broker, if this node is the one that has it.
-func (s *server) init(jepsen.Message) error {
-	close(s.named)
-	if s.node.ID() != s.leader() {
-		close(s.ready)
-		return nil
-	}
-	link := newLink()
-	broker, err := start(s.cfg, s.node.ID(), link, s.logger)
-	if err != nil {
-		s.failed <- err
-		return err
-	}
-	s.broker = broker
-	go func() {
-		if err := broker.wait(); err != nil {
-			s.failed <- err
-		}
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), startTime)
-	defer cancel()
-	s.service = newService(link)
-	if err := s.service.load(ctx); err != nil {
-		err = fmt.Errorf("load committed offsets: %w", err)
-		s.failed <- err
-		return err
-	}
-	close(s.ready)
-	return nil
-}
-
-// leader is the node that has the broker.
-func (s *server) leader() string { return s.node.NodeIDs()[0] }
-
 // handler carries out one request. An error that matches errUnknown gets no
 // definite answer.
-type handler func(ctx context.Context, body json.RawMessage) (any, error)
+type handler func(ctx context.Context, s *service, body json.RawMessage) (any, error)
 
-// handle answers requests of one type: here, or by asking the node that has the
-// broker. What is late is not answered at all.
-func (s *server) handle(kind string, do handler) {
-	s.node.Handle(kind, func(m jepsen.Message) error {
-		arrived := s.pauses.arrival(time.Now())
-		ctx, cancel := context.WithDeadline(context.Background(), arrived.Add(workTime))
-		defer cancel()
-		var answer any
-		var err error
-		switch {
-		case ctx.Err() != nil:
-			return nil // whoever asked has given up
-		case s.node.ID() != s.leader():
-			answer, err = s.forward(ctx, m)
-		default:
-			answer, err = do(ctx, m.Body)
-		}
-		if err != nil {
-			answer = protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: codeOf(err), Text: err.Error()}
-		}
-		s.reply(m, arrived.Add(replyTime), answer)
-		return nil
-	})
+// handlers are the requests that a node takes.
+var handlers = map[string]handler{protocol.Send: send, protocol.Poll: poll, protocol.Commit: commit, protocol.List: list}
+
+// handle answers a request. What is late is not answered at all.
+func (s *server) handle(m protocol.Message, h protocol.Header, do handler) {
+	arrived := s.pauses.arrival(time.Now())
+	ctx, cancel := context.WithDeadline(s.ctx, arrived.Add(workTime))
+	defer cancel()
+	if ctx.Err() != nil {
+		return // whoever asked has given up
+	}
+	answer, err := do(ctx, s.service, m.Body)
+	if s.ctx.Err() != nil {
+		return // the node ends
+	}
+	if err != nil {
+		answer = protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: codeOf(err), Text: err.Error()}
+	}
+	s.reply(m, h, arrived.Add(replyTime), answer)
 }
 
 // codeOf is the error code that says what is known, and no more.
 func codeOf(err error) protocol.Code {
 	var malformed *malformedError
-	var told *jepsen.RPCError
 	switch {
-	case errors.As(err, &told):
-		return protocol.Code(told.Code)
 	case errors.As(err, &malformed):
 		return protocol.MalformedRequest
 	case errors.Is(err, errUnknown):
@@ -247,27 +251,6 @@ func codeOf(err error) protocol.Code {
 		return protocol.Abort
 	}
 	return protocol.Crash
-}
-
-// forward asks the node that has the broker.
-func (s *server) forward(ctx context.Context, m jepsen.Message) (any, error) {
-	answer := make(chan jepsen.Message, 1)
-	if err := s.node.RPC(s.leader(), m.Body, func(m jepsen.Message) error {
-		answer <- m
-		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("%w: forward: %w", errUnknown, err)
-	}
-	select {
-	case m := <-answer:
-		var h protocol.Header
-		if err := json.Unmarshal(m.Body, &h); err == nil && h.Type == protocol.ErrorType {
-			return nil, m.RPCError()
-		}
-		return m.Body, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %s does not answer", errUnknown, s.leader())
-	}
 }
 
 type malformedError struct{ err error }
@@ -281,36 +264,37 @@ func decode(body json.RawMessage, into any) error {
 	return nil
 }
 
-func (s *server) send(ctx context.Context, body json.RawMessage) (any, error) {
+func send(ctx context.Context, s *service, body json.RawMessage) (any, error) {
 	var req protocol.SendRequest
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	offset, err := s.service.send(ctx, req.Key, req.Msg)
+	offset, err := s.send(ctx, req.Key, req.Msg)
 	return protocol.SendResponse{Header: protocol.Header{Type: protocol.SendOK}, Offset: offset}, err
 }
 
-func (s *server) poll(ctx context.Context, body json.RawMessage) (any, error) {
+func poll(ctx context.Context, s *service, body json.RawMessage) (any, error) {
 	var req protocol.PollRequest
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	msgs, err := s.service.poll(ctx, req.Offsets)
+	msgs, err := s.poll(ctx, req.Offsets)
 	return protocol.PollResponse{Header: protocol.Header{Type: protocol.PollOK}, Msgs: msgs}, err
 }
 
-func (s *server) commit(ctx context.Context, body json.RawMessage) (any, error) {
+func commit(ctx context.Context, s *service, body json.RawMessage) (any, error) {
 	var req protocol.CommitRequest
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	return protocol.Header{Type: protocol.CommitOK}, s.service.commit(ctx, req.Offsets)
+	return protocol.Header{Type: protocol.CommitOK}, s.commit(ctx, req.Offsets)
 }
 
-func (s *server) list(_ context.Context, body json.RawMessage) (any, error) {
+func list(ctx context.Context, s *service, body json.RawMessage) (any, error) {
 	var req protocol.ListRequest
 	if err := decode(body, &req); err != nil {
 		return nil, err
 	}
-	return protocol.ListResponse{Header: protocol.Header{Type: protocol.ListOK}, Offsets: s.service.list(req.Keys)}, nil
+	offsets, err := s.list(ctx, req.Keys)
+	return protocol.ListResponse{Header: protocol.Header{Type: protocol.ListOK}, Offsets: offsets}, err
 }

@@ -3,6 +3,8 @@
 //
 //	pawlmaelstrom [dir=PATH] [sync=true|false]
 //
+// Several nodes are one cluster, which replicates to three of them.
+//
 // dir, or PAWL_DIR in the environment, is where its data goes, in a folder named
 // after the node (default: a fresh temporary folder); sync=false skips fsync.
 package main
@@ -10,8 +12,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"os"
 
@@ -24,7 +24,7 @@ const help = `A pawl node for Maelstrom's kafka workload. It takes no flags, onl
   sync=true|false   false skips fsync (default: true)
 
 Example:
-  maelstrom test -w kafka --bin bin/pawlmaelstrom --node-count 1 --concurrency 2n --time-limit 20 --availability 0.9
+  maelstrom test -w kafka --bin bin/pawlmaelstrom --node-count 3 --concurrency 2n --time-limit 20 --nemesis partition --availability 0.9
 `
 
 func main() {
@@ -34,7 +34,6 @@ func main() {
 	}
 	cfg, err := maelstrom.ParseConfig(os.Args[1:], os.Getenv("PAWL_DIR"))
 	if err == nil {
-		log.SetOutput(io.Discard) // the protocol library writes a line for every message
 		logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 		err = maelstrom.Serve(cfg, os.Stdin, os.Stdout, logger)
 	}

@@ -73,7 +73,7 @@ var may = map[string]string{
 	"maelstrom/checker":  "linearizability/anomaly linearizability/history",
 	"maelstrom/harness":  "maelstrom/checker maelstrom/protocol",
 	"maelstrom/mesh":     "",
-	"maelstrom":          "broker broker/host broker/metadata broker/wire maelstrom/protocol storage storage/job storage/record storage/vfs",
+	"maelstrom":          "broker broker/host broker/metadata broker/wire maelstrom/mesh maelstrom/protocol storage storage/job storage/record storage/vfs",
 
 	// Programs.
 	"cmd/pawl":                anything,
