@@ -3,6 +3,8 @@ package partition
 // What a table decides about replicas, as requests to other nodes.
 
 import (
+	"log/slog"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
@@ -67,18 +69,23 @@ func (a *Alterations) Altered(t *Table, seq uint64, resp *kmsg.AlterPartitionRes
 			}
 		}
 	}
+	var refused []ISRProposal
 	for _, p := range a.open[seq] {
-		answer := answers[place{p.Log.Topic, p.Log.Partition}]
-		switch {
-		case err != nil:
-			t.ISRDecided(p, 0, err, at, out)
-		case answer == nil:
-			t.ISRDecided(p, 0, wire.ErrUnknown, at, out)
-		default:
-			t.ISRDecided(p, metadata.PartitionEpoch(answer.PartitionEpoch), wire.ErrorOf(answer.ErrorCode), at, out)
+		epoch, why := metadata.PartitionEpoch(0), err
+		if answer := answers[place{p.Log.Topic, p.Log.Partition}]; why == nil && answer == nil {
+			why = wire.ErrUnknown
+		} else if why == nil {
+			epoch, why = metadata.PartitionEpoch(answer.PartitionEpoch), wire.ErrorOf(answer.ErrorCode)
+		}
+		if t.ISRDecided(p, epoch, why, at, out) {
+			refused = append(refused, p)
 		}
 	}
 	delete(a.open, seq)
+	if len(refused) > 0 { // there may be thousands, for one reason
+		out.Lines = append(out.Lines, Line{slog.LevelWarn, "the controller refused ISRs",
+			append(t.partition(refused[0].Log).attrs(), slog.Int("partitions", len(refused)))})
+	}
 }
 
 // Report is what one leader is told.

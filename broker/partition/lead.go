@@ -4,7 +4,6 @@ package partition
 
 import (
 	"errors"
-	"log/slog"
 
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
@@ -57,11 +56,11 @@ func (t *Table) Progress(from metadata.NodeID, said *wire.Progress, at Moment, o
 }
 
 // ISRDecided says what became of a proposal: epoch is the partition epoch that
-// it led to, if err is nil.
-func (t *Table) ISRDecided(decided ISRProposal, epoch metadata.PartitionEpoch, err error, at Moment, out *Out) {
+// it led to, if err is nil. It reports whether the controller will not have it.
+func (t *Table) ISRDecided(decided ISRProposal, epoch metadata.PartitionEpoch, err error, at Moment, out *Out) (refused bool) {
 	p := t.partition(decided.Log)
 	if p == nil {
-		return
+		return false
 	}
 	was := p.marks()
 	var ro replica.Out
@@ -79,10 +78,8 @@ func (t *Table) ISRDecided(decided ISRProposal, epoch metadata.PartitionEpoch, e
 		d = replica.Outdated
 	}
 	p.replica.Decided(&replica.Proposal{LeaderEpoch: decided.LeaderEpoch, Epoch: decided.PartitionEpoch, ISR: isr}, d, epoch, &t.node, at.Now, &ro)
-	if d == replica.Refused {
-		out.Lines = append(out.Lines, Line{slog.LevelWarn, "the controller refused an ISR", append(p.attrs(), slog.String("error", err.Error()))})
-	}
 	t.moved(p, was, &ro, at, out)
+	return d == replica.Refused
 }
 
 // decisionOf is what an error says of a proposal. What it does not say for sure

@@ -74,6 +74,9 @@ type follower struct {
 	inSync bool  // decided by the controller
 	heir   bool  // it is an eligible leader replica (KIP-966)
 	added  bool  // it may be: it was proposed
+	// dismissed says the controller has taken it out of the ISR and it has said
+	// nothing since: it may be dead, which the controller knows first.
+	dismissed bool
 	// holds says it keeps the high watermark back though it is not in sync: it
 	// keeps up, and could never join if it had to hit a moving mark.
 	holds bool
@@ -117,9 +120,10 @@ func (r *Replica) reassigned(t *Term, newer bool, n *Node, now clock.Instant, ou
 		if member && !f.inSync && f.durable < 0 {
 			f.caughtUp = now // it has its time to report
 		}
+		f.dismissed = !member && (f.dismissed || f.inSync)
 		f.inSync, f.heir = member, slices.Contains(t.ELR, id)
 		f.added = f.added && !newer
-		f.holds = f.holds && n.active(id, f.epoch)
+		f.holds = f.holds && !f.dismissed && n.active(id, f.epoch)
 		followers = append(followers, *f)
 	}
 	g.followers, g.isr, g.minISR, g.heirs = followers, len(t.ISR), t.MinISR, true
@@ -220,7 +224,7 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 			f.caughtUp = longAgo
 		}
 	}
-	f.lost = false
+	f.lost, f.dismissed = false, false
 	keepsUp := true
 	switch {
 	case p.Durable >= r.written:
