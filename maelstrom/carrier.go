@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +18,14 @@ import (
 // client asked of it. The kinds below are those of the links between brokers.
 const kindClient = int(wire.Links)
 
-// tickEvery is how often the carrier looks at the time.
-const carrierTick = 20 * time.Millisecond
+const (
+	// carrierTick is how often the carrier looks at the time.
+	carrierTick = 20 * time.Millisecond
+	// silentStart is how long a node says nothing to others unless they do.
+	// Maelstrom starts all nodes at once, and no longer listens to one that sends to
+	// another before that is there.
+	silentStart = 300 * time.Millisecond
+)
 
 // carrier is a node's connections with other nodes: its broker's links to them,
 // theirs to its broker, and those for what clients ask. It has the part of
@@ -28,12 +35,14 @@ const carrierTick = 20 * time.Millisecond
 // goes to the outbox, events to the broker's inbox, and answers are read from
 // files by a goroutine that does not hold it.
 type carrier struct {
-	self  wire.PeerHello
-	log   *slog.Logger
-	post  func(...broker.Event)
-	local *link // the connection of this node's own clients
+	self   wire.PeerHello
+	others []member
+	log    *slog.Logger
+	post   func(...broker.Event)
+	local  *link // the connection of this node's own clients
 
 	mu      sync.Mutex
+	dialAt  time.Time // connections are made from then on
 	mesh    *mesh.Mesh
 	links   []*peerLink // to other brokers
 	remotes map[metadata.NodeID]*remote
@@ -53,13 +62,13 @@ const localConn = 1
 // block. It does nothing before Open.
 func newCarrier(c cluster, clusterID string, local *link, send func(to string, f mesh.Frame), log *slog.Logger) *carrier {
 	r := &carrier{
-		self: wire.PeerHello{ClusterID: clusterID, Node: c.self.id, Version: "maelstrom"}, log: log, local: local,
+		self: wire.PeerHello{ClusterID: clusterID, Node: c.self.id, Version: "maelstrom"}, others: c.others(), log: log, local: local,
 		remotes: map[metadata.NodeID]*remote{}, doors: map[uint64]*door{}, last: localConn, stop: make(chan struct{}),
 	}
 	r.some.L = &r.mu
 	rand.Read(r.self.Incarnation[:]) // never fails
 	r.mesh = mesh.New(mesh.DefaultConfig(), hex.EncodeToString(r.self.Incarnation[:]), send, r.accept)
-	for _, m := range c.others() {
+	for _, m := range r.others {
 		r.remotes[m.id] = &remote{c: r, to: m, waiting: map[int32]chan []byte{}}
 	}
 	return r
@@ -67,7 +76,7 @@ func newCarrier(c cluster, clusterID string, local *link, send func(to string, f
 
 // Open implements host.Peers. The carrier works from then on, until it is closed.
 func (r *carrier) Open(post func(...broker.Event)) {
-	r.post = post
+	r.post, r.dialAt = post, time.Now().Add(silentStart)
 	r.workers.Go(r.sendAnswers)
 	r.workers.Go(func() {
 		ticker := time.NewTicker(carrierTick)
@@ -87,9 +96,10 @@ func (r *carrier) Open(post func(...broker.Event)) {
 func (r *carrier) receive(from string, f mesh.Frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.over {
-		r.mesh.Receive(time.Now(), from, f)
+	if r.over || !slices.ContainsFunc(r.others, func(m member) bool { return m.name == from }) {
+		return
 	}
+	r.mesh.Receive(time.Now(), from, f)
 }
 
 func (r *carrier) tick(now time.Time) {
@@ -99,6 +109,9 @@ func (r *carrier) tick(now time.Time) {
 		return
 	}
 	r.mesh.Tick(now)
+	if now.Before(r.dialAt) {
+		return
+	}
 	for _, l := range r.links {
 		l.tick(now)
 	}

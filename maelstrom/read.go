@@ -39,10 +39,14 @@ func (s *service) read(ctx context.Context, from map[string]int64) (map[string][
 		unread[topic] = &reading{from: offset, next: offset, end: -1}
 	}
 	found := map[string][]protocol.Entry{}
+	var why error
 	for len(unread) > 0 {
 		progress, err := s.readSome(ctx, unread, found)
+		if why == nil || ctx.Err() == nil { // that the time is over is the lesser news
+			why = err
+		}
 		if !progress && !wait(ctx) {
-			return nil, err
+			return nil, why
 		}
 	}
 	return found, nil

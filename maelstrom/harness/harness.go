@@ -130,10 +130,8 @@ func Run(cfg Config, launch Launcher) (Result, error) {
 		keys: newKeys(cfg.KeyCount, cfg.MaxWrites, cfg.Seed),
 	}
 	defer r.net.close()
-	for _, name := range names {
-		if err := r.boot(name); err != nil {
-			return Result{}, err
-		}
+	if err := r.bootAll(); err != nil {
+		return Result{}, err
 	}
 	r.began = time.Now()
 	var clients, nemesis sync.WaitGroup
@@ -169,6 +167,17 @@ func Run(cfg Config, launch Launcher) (Result, error) {
 
 // bootTime is how long a node has to answer init.
 const bootTime = 10 * time.Second
+
+// bootAll boots all nodes at once.
+func (r *run) bootAll() error {
+	errs := make([]error, len(r.net.names))
+	var boots sync.WaitGroup
+	for i, name := range r.net.names {
+		boots.Go(func() { errs[i] = r.boot(name) })
+	}
+	boots.Wait()
+	return errors.Join(errs...)
+}
 
 // boot starts a node and waits until it knows who it is.
 func (r *run) boot(name string) error {

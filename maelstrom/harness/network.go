@@ -24,7 +24,7 @@ var ErrNodeExited = errors.New("node exited by itself")
 //
 // A node that writes something that is not a message, or to somebody who is
 // not there, is not listened to for the rest of its life. So it must not answer
-// a client that has given up.
+// a client that has given up, nor write to a node before that was started.
 type network struct {
 	launch  Launcher
 	latency time.Duration // mean; exponential, so that messages overtake each other
@@ -46,8 +46,9 @@ type network struct {
 
 // node is a place in the network, and the process that holds it now.
 type node struct {
-	name string
-	life *life // nil while it is down
+	name  string
+	known bool  // it has been started
+	life  *life // nil while it is down
 }
 
 // life is one process. Its inbox has no bound: a paused process holds nobody
@@ -87,7 +88,7 @@ func (n *network) start(name string) error {
 	l := &life{proc: proc, done: make(chan struct{})}
 	l.more = sync.NewCond(&l.mu)
 	n.mu.Lock()
-	n.nodes[name].life = l
+	n.nodes[name].known, n.nodes[name].life = true, l
 	n.mu.Unlock()
 	n.running.Go(func() { l.write() })
 	n.running.Go(func() { n.listen(name, l) })
@@ -214,7 +215,7 @@ func (n *network) route(from string, line []byte) error {
 	if until, ok := n.left[m.Dest]; ok && time.Now().Before(until) {
 		return nil
 	}
-	if _, ok := n.nodes[m.Dest]; !ok {
+	if to := n.nodes[m.Dest]; to == nil || !to.known {
 		return fmt.Errorf("invalid dest %q: %s", m.Dest, line)
 	}
 	n.between++
