@@ -157,16 +157,21 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 	}
 }
 
-// cut looks at a replica that drops the end of its log: nothing of it was
-// committed.
-func (c *Checker) cut(n *node, id storage.LogID, end record.Offset) {
+// cut looks at a replica that drops the end of its log because it follows the
+// leader of an epoch: nothing of it was committed before that epoch, for its
+// leader has all of that. The leader itself may have committed some meanwhile that
+// was still on its way to its disk when it told the replica to cut, and a later
+// one what this one never had: then the replica is in the ISR of neither, which
+// is for candidates to see.
+func (c *Checker) cut(n *node, id storage.LogID, end record.Offset, epoch record.LeaderEpoch) {
 	l, t := n.life(id), c.truth(id)
+	committed := t.before(epoch)
 	for _, e := range l.ghost.entries {
-		if e.id.next <= end || e.id.next > t.highWatermark {
+		if e.id.next <= end || e.id.next > committed {
 			continue
 		}
 		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && n.lost == whole {
-			c.Violate("what is committed is not cut off", "%s-%d on node %d: cut at %d, committed is what is below %d", l.topic, id.Partition, n.id, end, t.highWatermark)
+			c.Violate("what is committed is not cut off", "%s-%d on node %d: cut at %d in epoch %d, committed is what is below %d", l.topic, id.Partition, n.id, end, epoch, committed)
 			break
 		}
 	}
@@ -174,6 +179,7 @@ func (c *Checker) cut(n *node, id storage.LogID, end record.Offset) {
 	if l.hashedAt > end {
 		l.hashedAt = -1
 	}
+	c.candidates(id, history.Partition{Topic: l.topic, Index: id.Partition})
 }
 
 // Newest is the newest image that any node has had.

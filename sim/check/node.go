@@ -46,9 +46,16 @@ type life struct {
 	leads         bool
 	damaged       bool
 	deleting      bool          // a job to delete it was submitted
-	cutting       []job.Job     // that drop its end and were not told of
+	cutting       []cutting     // what drops its end and was not told of
 	hashedAt      record.Offset // the end of the log that producers is the hash of
 	producers     uint64
+}
+
+// cutting is a job that drops the end of a log, on the word of a leader of an
+// epoch.
+type cutting struct {
+	job   job.Job
+	epoch record.LeaderEpoch
 }
 
 func (n *node) life(id storage.LogID) *life {
@@ -154,10 +161,10 @@ func (c *Checker) Submitted(node int, j job.Job) {
 		c.nodes[node].life(j.Log).ghost.submitted(j.Batches)
 	case job.Truncate:
 		l := c.nodes[node].life(j.Log)
-		l.cutting = append(l.cutting, j)
+		l.cutting = append(l.cutting, cutting{j, l.epoch})
 	case job.Reset:
 		l := c.nodes[node].life(j.Log)
-		l.cutting = append(l.cutting, j)
+		l.cutting = append(l.cutting, cutting{j, l.epoch})
 	case job.Delete:
 		l := c.nodes[node].life(j.Log)
 		l.deleting, l.leads = true, false
@@ -183,14 +190,14 @@ func (c *Checker) Done(node int, r job.Result) {
 		}
 		c.matches(n, j.Log, l, first)
 	case job.Truncate:
-		n.life(j.Log).done(inDoubt)
+		epoch := n.life(j.Log).done(inDoubt)
 		if r.Err == nil {
-			c.cut(n, j.Log, r.View.End())
+			c.cut(n, j.Log, r.View.End(), epoch)
 		}
 	case job.Reset:
-		n.life(j.Log).done(inDoubt)
+		epoch := n.life(j.Log).done(inDoubt)
 		if r.Err == nil {
-			c.reset(n, j)
+			c.reset(n, j, epoch)
 		}
 	case job.Delete:
 		if r.Err == nil {
@@ -201,10 +208,12 @@ func (c *Checker) Done(node int, r job.Result) {
 
 // done takes the first of the jobs that drop the end of a log from those that may
 // yet be found to have done it.
-func (l *life) done(inDoubt bool) {
+func (l *life) done(inDoubt bool) record.LeaderEpoch {
+	epoch := l.cutting[0].epoch
 	if !inDoubt {
-		l.cutting = l.cutting[min(1, len(l.cutting)):]
+		l.cutting = l.cutting[1:]
 	}
+	return epoch
 }
 
 // Ended says that a node's process is no more.
@@ -285,9 +294,9 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 }
 
 // reset looks at a log that begins anew.
-func (c *Checker) reset(n *node, j job.Reset) {
+func (c *Checker) reset(n *node, j job.Reset, epoch record.LeaderEpoch) {
 	l := n.life(j.Log)
-	c.cut(n, j.Log, 0)
+	c.cut(n, j.Log, 0, epoch)
 	l.ghost = ghost{start: j.Start}
 	if t := c.truths[j.Log]; t != nil {
 		l.ghost.base = chainAt(t.committed, 0, j.Start)
@@ -299,15 +308,15 @@ func (c *Checker) reset(n *node, j job.Reset) {
 // without having been told.
 func (c *Checker) cutLate(n *node, id storage.LogID, end record.Offset) {
 	l := n.life(id)
-	for _, j := range l.cutting {
-		switch j := j.(type) {
+	for _, cut := range l.cutting {
+		switch j := cut.job.(type) {
 		case job.Truncate:
 			if end < l.ghost.end() && end >= j.End {
-				c.cut(n, id, end)
+				c.cut(n, id, end, cut.epoch)
 			}
 		case job.Reset:
 			if end < l.ghost.end() || end == j.Start {
-				c.reset(n, j)
+				c.reset(n, j, cut.epoch)
 			}
 		}
 	}

@@ -30,7 +30,8 @@ func (s *sight) String() string {
 }
 
 // kill is what became of one mutant. It counts if a check saw it that was meant
-// to; if an assertion came before, then in code without assertions.
+// to, in a seed that is green without the mutant; if an assertion came before, then
+// in code without assertions.
 type kill struct {
 	ID     string   `json:"id"`
 	Title  string   `json:"title"`
@@ -93,9 +94,16 @@ func (z *zooFlags) run(stdout io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	sound := filepath.Join(dir, "sound.exe")
+	if err := build(root, sound); err != nil {
+		return err
+	}
 	bad := 0
 	for _, m := range mutants {
 		k := z.hunt(m, root, dir)
+		if k.Killed {
+			k.compare(m, sound)
+		}
 		if !k.Killed {
 			bad++
 		}
@@ -128,6 +136,32 @@ func (z *zooFlags) hunt(m zoo.Mutant, root, dir string) kill {
 	return k
 }
 
+// build builds the simulator.
+func build(root, binary string, flags ...string) error {
+	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", binary, "./cmd/pawlsim")...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w: %s", err, out)
+	}
+	return nil
+}
+
+// sweepOf runs seeds as a mutant wants them run.
+func sweepOf(binary string, m zoo.Mutant, seeds string) *exec.Cmd {
+	return exec.Command(binary, "sweep", "--once", "--json", "--keep-going", "--seeds", seeds,
+		"--nodes", m.Nodes, "--duration", m.Duration, "--faults", m.Faults, "--set", m.Set)
+}
+
+// compare takes a kill back whose seed is red in the sound simulator too: then
+// the check has seen something else.
+func (k *kill) compare(m zoo.Mutant, sound string) {
+	out, err := sweepOf(sound, m, fmt.Sprintf("%d-%[1]d", k.By.Seed)).Output()
+	if err != nil {
+		k.Killed = false
+		k.Error = fmt.Sprintf("seed %d is not green without it: %v: %.300s", k.By.Seed, err, out)
+	}
+}
+
 // seek builds the simulator with a mutant in it and runs seeds until a check
 // sees it that is meant to, or an assertion does.
 func (z *zooFlags) seek(m zoo.Mutant, root, dir string, k *kill) error {
@@ -136,16 +170,13 @@ func (z *zooFlags) seek(m zoo.Mutant, root, dir string, k *kill) error {
 		return err
 	}
 	binary := filepath.Join(dir, m.ID+".exe")
-	build := exec.Command("go", "build", "-overlay", overlay, "-o", binary, "./cmd/pawlsim")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w: %s", err, out)
+	if err := build(root, binary, "-overlay", overlay); err != nil {
+		return err
 	}
 	defer os.Remove(binary)
 	start, seeds, simulated := time.Now(), 0, int64(0)
 	var stderr strings.Builder
-	run := exec.Command(binary, "sweep", "--once", "--json", "--keep-going", "--seeds", fmt.Sprintf("1-%d", z.seeds),
-		"--nodes", m.Nodes, "--duration", m.Duration, "--faults", m.Faults, "--set", m.Set)
+	run := sweepOf(binary, m, fmt.Sprintf("1-%d", z.seeds))
 	run.Stderr = &stderr
 	out, err := run.StdoutPipe()
 	if err == nil {
