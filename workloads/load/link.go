@@ -187,10 +187,7 @@ func leaders(ctx context.Context, cfg Config) (map[string][]int32, error) {
 }
 
 func ledBy(response *kmsg.MetadataResponse, partitions int) (map[string][]int32, error) {
-	addr := map[int32]string{}
-	for _, b := range response.Brokers {
-		addr[b.NodeID] = net.JoinHostPort(b.Host, fmt.Sprint(b.Port))
-	}
+	addr := addressesOf(response)
 	if len(response.Topics) != 1 {
 		return nil, fmt.Errorf("%w: %d topics, want 1", ErrAnswer, len(response.Topics))
 	}
@@ -210,6 +207,49 @@ func ledBy(response *kmsg.MetadataResponse, partitions int) (map[string][]int32,
 		led[leader] = append(led[leader], p.Partition)
 	}
 	return led, nil
+}
+
+// Leaders is who leads the partitions of a cluster.
+type Leaders struct {
+	Partitions int
+	By         map[string]int // by the leader's host:port
+	Nobody     int
+}
+
+// Led asks a broker who leads all partitions of all topics.
+func Led(ctx context.Context, addr string) (Leaders, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	request.Version = metadataVersion
+	all, err := askAny(ctx, []string{addr}, request)
+	if err != nil {
+		return Leaders{}, fmt.Errorf("metadata of all topics: %w", err)
+	}
+	response := all.(*kmsg.MetadataResponse)
+	addrs := addressesOf(response)
+	led := Leaders{By: map[string]int{}}
+	for _, t := range response.Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return Leaders{}, fmt.Errorf("metadata of topic %s: %w", *t.Topic, err)
+		}
+		for _, p := range t.Partitions {
+			led.Partitions++
+			if leader, ok := addrs[p.Leader]; ok && p.ErrorCode == 0 {
+				led.By[leader]++
+			} else {
+				led.Nobody++
+			}
+		}
+	}
+	return led, nil
+}
+
+// addressesOf is host:port of each broker.
+func addressesOf(response *kmsg.MetadataResponse) map[int32]string {
+	addrs := map[int32]string{}
+	for _, b := range response.Brokers {
+		addrs[b.NodeID] = net.JoinHostPort(b.Host, fmt.Sprint(b.Port))
+	}
+	return addrs
 }
 
 func pause(ctx context.Context) error {

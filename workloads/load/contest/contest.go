@@ -32,6 +32,12 @@ const (
 	IdleMemory   Metric = "idle MiB"
 	PerPartition Metric = "KiB/partition"
 	IdleCPU      Metric = "idle CPU %"
+	Partitions   Metric = "partitions"
+	CreateTime   Metric = "create ms"   // of a topic
+	CreateGrowth Metric = "last/first"  // of the same, the last topics to the first
+	ListTime     Metric = "list ms"     // of all topics
+	FailoverTime Metric = "failover ms" // until all that a node led has other leaders
+	PerReplica   Metric = "KiB/replica" // that holds nothing
 )
 
 // Sample is what one run measured. A metric that could not be measured is not
@@ -61,6 +67,7 @@ type Goal struct {
 	Load    string
 	Entries []Entry
 	Bounds  []Bound
+	Once    bool // it takes so long that one round is enough
 	// Columns are the metrics to show.
 	Columns []Metric
 }
@@ -75,6 +82,7 @@ type Config struct {
 	Count            int64         // if set, loads end after so many requests instead
 	FetchRecords     int64         // of 1 KiB, to be fetched
 	IdlePartitions   int           // how many partitions are idle
+	ManyPartitions   int           // how many a cluster has when that is much
 	Settle           time.Duration // how long a process may come to rest before it counts as idle
 	Idle             time.Duration // how long it is watched then
 	// Progress, if set, is told what is about to run.
@@ -87,7 +95,7 @@ type Config struct {
 func DefaultConfig(dir string) Config {
 	return Config{
 		Dir: dir, Rounds: 5, Warmup: 500 * time.Millisecond, Duration: 2 * time.Second,
-		FetchRecords: 500_000, IdlePartitions: 10_000, Settle: 22 * time.Second, Idle: 5 * time.Second,
+		FetchRecords: 500_000, IdlePartitions: 10_000, ManyPartitions: 100_000, Settle: 22 * time.Second, Idle: 5 * time.Second,
 	}
 }
 
@@ -119,6 +127,9 @@ type Outcome struct {
 // Run holds one contest.
 func Run(ctx context.Context, g Goal, cfg Config) (Outcome, error) {
 	samples := make([][]Sample, len(g.Entries))
+	if g.Once {
+		cfg.Rounds = 1
+	}
 	for round := range cfg.Rounds {
 		for i, e := range g.Entries {
 			if cfg.Progress != nil {

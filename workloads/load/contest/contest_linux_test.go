@@ -71,7 +71,7 @@ var systems = Systems{Pawl: func(nodes int) System { return null("fsync", nodes)
 func short(t *testing.T) Config {
 	return Config{
 		Dir: t.TempDir(), Rounds: 1, Count: 20, FetchRecords: 8000,
-		IdlePartitions: 100, Idle: 20 * time.Millisecond,
+		IdlePartitions: 100, ManyPartitions: 200, Idle: 20 * time.Millisecond,
 	}
 }
 

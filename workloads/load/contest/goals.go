@@ -3,6 +3,7 @@ package contest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pawlbroker/pawl/workloads/load"
@@ -83,6 +84,12 @@ func Goals(s Systems) []Goal {
 				{IdleCPU, "pawl", "", false, 0.2},
 			},
 			Columns: []Metric{IdleMemory, PerPartition, IdleCPU},
+		},
+		{
+			ID: "P14", Load: "a hundred topics of 3 replicas on 3 nodes, one of which is killed", Once: true,
+			Entries: []Entry{{"pawl", pawl3, many}},
+			Bounds:  []Bound{{CreateGrowth, "pawl", "", false, 2}},
+			Columns: []Metric{Partitions, CreateTime, CreateGrowth, ListTime, FailoverTime, PerReplica, PeakMemory},
 		},
 	}
 }
@@ -256,6 +263,72 @@ func idle(ctx context.Context, p *Process, cfg Config) (Sample, error) {
 		PerPartition: float64(full-empty) / 1024 / float64(topics*perTopic),
 		IdleCPU:      100 * (after - before).Seconds() / time.Since(began).Seconds(),
 	}, nil
+}
+
+// many measures a cluster with many partitions that hold nothing: what it takes
+// to create a topic, to list all, and to fail over what a node led that dies.
+func many(ctx context.Context, p *Process, cfg Config) (Sample, error) {
+	const topics, few = 100, 10
+	if err := p.ready(ctx); err != nil {
+		return nil, err
+	}
+	empty, err := p.memory("VmRSS")
+	if err != nil {
+		return nil, err
+	}
+	var took [topics]time.Duration
+	c := loadOf(p, cfg)
+	c.Partitions = max(cfg.ManyPartitions/topics, 1)
+	for i := range took {
+		c.Topic = fmt.Sprintf("many-%d", i)
+		began := time.Now()
+		if err := load.CreateTopic(ctx, c); err != nil {
+			return nil, err
+		}
+		took[i] = time.Since(began)
+	}
+	full, err := p.memory("VmRSS")
+	if err != nil {
+		return nil, err
+	}
+	total := topics * c.Partitions
+	first, last := middle(took[:few]), middle(took[topics-few:])
+	s := Sample{
+		Partitions: float64(total), CreateTime: ms(last), CreateGrowth: float64(last) / float64(first),
+		PerReplica: float64(full-empty) / 1024 / float64(total*len(p.nodes)),
+	}
+	began := time.Now()
+	if led, err := load.Led(ctx, p.Addr); err != nil || led.Partitions != total {
+		return nil, fmt.Errorf("%d partitions are listed, want %d: %w", led.Partitions, total, err)
+	}
+	s[ListTime] = ms(time.Since(began))
+	if peak, err := p.memory("VmHWM"); err == nil {
+		s[PeakMemory] = mib(peak)
+	}
+	began = time.Now()
+	victim := p.nodes[len(p.nodes)-1]
+	if err := victim.cmd.Process.Kill(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		led, err := load.Led(ctx, p.Addr)
+		if err != nil {
+			return nil, fmt.Errorf("fail over: %w", err)
+		}
+		if led.By[victim.Listen] == 0 && led.Nobody == 0 {
+			break
+		}
+	}
+	s[FailoverTime] = ms(time.Since(began))
+	return s, nil
+}
+
+// middle is the median.
+func middle(d []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	return sorted[len(sorted)/2]
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
