@@ -44,6 +44,9 @@ type cluster struct {
 	asking  bool                   // for more of them
 	waiting []Request              // for producer ids
 	opened  bool                   // the partitions of the image are open
+
+	typedOf *metadata.Topic // which never changes; most partitions are of the topic of the one before
+	typed   partition.Topic
 }
 
 // Who made a call, in the low bits of its id.
@@ -380,7 +383,11 @@ func (n *Node) follow(d metadata.Delta) {
 }
 
 func (n *Node) topic(t *metadata.Topic) partition.Topic {
-	return partition.Topic{ID: t.ID, Name: t.Name, Config: t.Config(n.cfg.Broker)}
+	c := &n.cluster
+	if c.typedOf != t {
+		c.typedOf, c.typed = t, partition.Topic{ID: t.ID, Name: t.Name, Config: t.Config(n.cfg.Broker)}
+	}
+	return c.typed
 }
 
 // assign gives the table one partition as the image has it.
