@@ -3,6 +3,8 @@ package maelstrom
 import (
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +29,7 @@ var program string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	log.SetOutput(io.Discard) // Maelstrom's library writes a line for every message
 	dir, err := os.MkdirTemp("", "pawlmaelstrom-test-")
 	if err == nil {
 		program = filepath.Join(dir, "pawlmaelstrom")

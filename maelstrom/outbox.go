@@ -1,13 +1,14 @@
 package maelstrom
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
-	"github.com/pawlbroker/pawl/maelstrom/protocol"
+	jepsen "github.com/jepsen-io/maelstrom/demo/go"
 )
 
 // outbox is what the node has to say. It has no bound, so that nobody who puts
@@ -17,6 +18,7 @@ type outbox struct {
 	some   sync.Cond
 	lines  []outLine
 	closed bool
+	begun  []byte        // a line of the library's
 	ended  chan struct{} // closed once nothing is written any more
 }
 
@@ -41,18 +43,32 @@ func newOutbox(out io.Writer, failed func(error)) *outbox {
 }
 
 // put adds a message. It does nothing once the outbox is closed.
-func (o *outbox) put(m protocol.Message, until time.Time) error {
+func (o *outbox) put(m jepsen.Message, until time.Time) error {
 	text, err := json.Marshal(m)
-	if err != nil {
-		return err
+	if err == nil {
+		o.add(outLine{append(text, '\n'), until})
 	}
+	return err
+}
+
+func (o *outbox) add(l outLine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed {
-		o.lines = append(o.lines, outLine{append(text, '\n'), until})
+		o.lines = append(o.lines, l)
 		o.some.Signal()
 	}
-	return nil
+}
+
+// Write is for the library, which writes a line in two pieces, the second of
+// which ends it, and one line at a time. It is never too late for one.
+func (o *outbox) Write(p []byte) (int, error) {
+	o.begun = append(o.begun, p...)
+	if bytes.HasSuffix(p, []byte("\n")) {
+		o.add(outLine{text: o.begun})
+		o.begun = nil
+	}
+	return len(p), nil
 }
 
 // close writes what is left and returns when that is done.

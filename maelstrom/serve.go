@@ -20,6 +20,8 @@ import (
 	"sync"
 	"time"
 
+	jepsen "github.com/jepsen-io/maelstrom/demo/go"
+
 	"github.com/pawlbroker/pawl/maelstrom/mesh"
 	"github.com/pawlbroker/pawl/maelstrom/protocol"
 )
@@ -32,26 +34,34 @@ const (
 	replyTime = 4500 * time.Millisecond
 )
 
-// server is one node's life.
+// maxLine is the longest line that Maelstrom's library reads, in bytes.
+const maxLine = bufio.MaxScanTokenSize - 1
+
+// server is one node's life. Maelstrom's library reads what clients and the
+// network say and calls handlers; messages of other nodes, and lines that are too
+// long for it, do not come to it.
 type server struct {
 	cfg    Config
 	acks   int16 // of what is sent; another than all is a fault, for tests
 	logger *slog.Logger
+	node   *jepsen.Node
 	out    *outbox
 	pauses pauses
 	failed chan error    // the broker, or standard output, has ended by itself
 	stop   chan struct{} // closed when the node ends
 
-	// What init brings; the reader's own.
-	named   bool
+	mu   sync.Mutex
+	life *life // nil before init
+
+	ctx  context.Context // of all requests
+	long sync.WaitGroup  // requests that the library could not read
+}
+
+// life is what init brings.
+type life struct {
 	cluster cluster
+	broker  *instance
 	service *service
-
-	mu     sync.Mutex
-	broker *instance // nil before init
-
-	ctx      context.Context // of all requests
-	requests sync.WaitGroup
 }
 
 // Serve runs a node until in ends. It returns an error if the node cannot go
@@ -62,22 +72,33 @@ func Serve(cfg Config, in io.Reader, out io.Writer, logger *slog.Logger) error {
 
 func serve(cfg Config, acks int16, in io.Reader, out io.Writer, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &server{cfg: cfg, acks: acks, logger: logger, failed: make(chan error, 3), stop: make(chan struct{}), ctx: ctx}
+	defer cancel()
+	s := &server{cfg: cfg, acks: acks, logger: logger, node: jepsen.NewNode(), failed: make(chan error, 3), stop: make(chan struct{}), ctx: ctx}
 	s.out = newOutbox(out, func(err error) { s.failed <- err })
 	go s.pauses.run(s.stop)
 	defer close(s.stop)
 
-	ended := make(chan error, 1)
-	go func() { ended <- s.read(in) }()
+	known, feed := io.Pipe()
+	s.node.Stdin, s.node.Stdout = known, s.out
+	s.node.Handle(protocol.Init, s.init)
+	for kind, do := range handlers {
+		s.node.Handle(kind, func(m jepsen.Message) error { return s.handle(m, do) })
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- s.node.Run() }()
+	go func() {
+		ended <- s.read(in, feed)
+		cancel() // of requests, for which the library waits
+		feed.Close()
+	}()
 	select {
 	case err := <-ended:
-		cancel()
-		err = errors.Join(err, s.end())
-		s.requests.Wait()
+		err = errors.Join(err, <-ended, s.end())
+		s.long.Wait()
 		s.out.close()
 		return err
 	case err := <-s.failed:
-		cancel()
+		known.Close()
 		s.end()
 		return err
 	}
@@ -85,16 +106,23 @@ func serve(cfg Config, acks int16, in io.Reader, out io.Writer, logger *slog.Log
 
 // end stops the broker, if there is one.
 func (s *server) end() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broker == nil {
-		return nil
+	if l := s.alive(); l != nil {
+		return l.broker.close()
 	}
-	return s.broker.close()
+	return nil
 }
 
-// read takes lines, of any length, until there are no more.
-func (s *server) read(in io.Reader) error {
+// alive is what init brought, or nil.
+func (s *server) alive() *life {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.life
+}
+
+// read takes lines, of any length, until there are no more, and gives the library
+// those that are for it. A node that comes back is asked before it is told who it
+// is; nobody gets an answer then.
+func (s *server) read(in io.Reader, library io.Writer) error {
 	r := bufio.NewReader(in)
 	for {
 		line, err := r.ReadBytes('\n')
@@ -104,7 +132,7 @@ func (s *server) read(in io.Reader) error {
 		if err != nil {
 			return err
 		}
-		var m protocol.Message
+		var m jepsen.Message
 		var h protocol.Header
 		if err := json.Unmarshal(line, &m); err != nil {
 			return fmt.Errorf("a line that is not a message: %w", err)
@@ -112,94 +140,90 @@ func (s *server) read(in io.Reader) error {
 		if err := json.Unmarshal(m.Body, &h); err != nil {
 			return fmt.Errorf("a message without a body: %w", err)
 		}
-		s.take(m, h)
-	}
-}
-
-// take handles a message. A node that comes back is asked before it is told who
-// it is; nobody gets an answer then.
-func (s *server) take(m protocol.Message, h protocol.Header) {
-	switch {
-	case h.Type == protocol.Init:
-		s.init(m, h)
-	case !s.named || h.InReplyTo > 0:
-	case h.Type == mesh.Type:
-		var f mesh.Frame
-		if err := json.Unmarshal(m.Body, &f); err != nil {
-			s.logger.Error("message of a node", slog.String("node", m.Src), slog.Any("error", err))
-			return
+		alive := s.alive()
+		do := handlers[h.Type]
+		switch {
+		case alive == nil && h.Type != protocol.Init, h.InReplyTo > 0:
+		case alive != nil && h.Type == protocol.Init:
+			s.refuse(m, protocol.Abort, errors.New("the node has been told who it is"))
+		case h.Type == mesh.Type:
+			var f mesh.Frame
+			if err := json.Unmarshal(m.Body, &f); err != nil {
+				s.logger.Error("message of a node", slog.String("node", m.Src), slog.Any("error", err))
+				continue
+			}
+			alive.broker.receive(m.Src, f)
+		case do == nil && h.Type != protocol.Init:
+			s.refuse(m, protocol.NotSupported, fmt.Errorf("unknown request type %q", h.Type))
+		case len(line) > maxLine:
+			s.long.Go(func() { _ = s.handle(m, do) })
+		default:
+			if _, err := library.Write(line); err != nil {
+				return nil // it has ended
+			}
 		}
-		s.broker.receive(m.Src, f)
-	case handlers[h.Type] == nil:
-		s.refuse(m, h, protocol.NotSupported, fmt.Errorf("unknown request type %q", h.Type))
-	default:
-		s.requests.Go(func() { s.handle(m, h, handlers[h.Type]) })
 	}
 }
 
 // init starts the broker. It is answered at once: Maelstrom tells the nodes who
 // they are one by one, and none can serve before most can.
-func (s *server) init(m protocol.Message, h protocol.Header) {
-	if s.named {
-		s.refuse(m, h, protocol.Abort, errors.New("the node has been told who it is"))
-		return
-	}
-	var req protocol.InitRequest
-	err := decode(m.Body, &req)
-	if err == nil {
-		s.cluster, err = newCluster(req.NodeID, req.NodeIDs)
-	}
+func (s *server) init(jepsen.Message) error {
+	c, err := newCluster(s.node.ID(), s.node.NodeIDs())
 	var broker *instance
 	if err == nil {
-		broker, err = start(s.cfg, s.cluster, s.send, s.logger)
+		broker, err = start(s.cfg, c, s.send(c.self.name), s.logger)
 	}
 	if err != nil {
-		s.refuse(m, h, protocol.Crash, err)
 		s.failed <- err
-		return
+		return jepsen.NewRPCError(jepsen.Crash, err.Error())
 	}
 	s.mu.Lock()
-	s.broker = broker
+	s.life = &life{c, broker, newService(broker.nodes, c.self.id, s.acks)}
 	s.mu.Unlock()
-	s.named = true
-	s.service = newService(broker.nodes, s.cluster.self.id, s.acks)
 	go func() {
 		if err := broker.wait(); err != nil {
 			s.failed <- fmt.Errorf("broker: %w", err)
 		}
 	}()
-	s.reply(m, h, time.Time{}, protocol.Header{Type: protocol.InitOK})
+	return nil
 }
 
-// send sends a message to another node.
-func (s *server) send(to string, f mesh.Frame) {
-	body, err := json.Marshal(f)
-	if err == nil {
-		err = s.out.put(protocol.Message{Src: s.cluster.self.name, Dest: to, Body: body}, time.Time{})
-	}
-	if err != nil {
-		s.logger.Error("send", slog.String("to", to), slog.Any("error", err))
+// send returns what sends messages of a node to others.
+func (s *server) send(from string) func(to string, f mesh.Frame) {
+	return func(to string, f mesh.Frame) {
+		body, err := json.Marshal(f)
+		if err == nil {
+			err = s.out.put(jepsen.Message{Src: from, Dest: to, Body: body}, time.Time{})
+		}
+		if err != nil {
+			s.logger.Error("send", slog.String("to", to), slog.Any("error", err))
+		}
 	}
 }
 
 // refuse answers with an error.
-func (s *server) refuse(m protocol.Message, h protocol.Header, code protocol.Code, why error) {
-	s.reply(m, h, time.Now().Add(replyTime), protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: code, Text: why.Error()})
+func (s *server) refuse(m jepsen.Message, code protocol.Code, why error) {
+	s.reply(m, time.Now().Add(replyTime), protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: code, Text: why.Error()})
 }
 
-// reply answers, unless it is too late by the time the answer is written.
-func (s *server) reply(m protocol.Message, h protocol.Header, deadline time.Time, answer any) {
-	body, err := addressed(h, answer)
+// reply answers, unless it is too late by the time the answer is written, which
+// the library's Reply does not know.
+func (s *server) reply(m jepsen.Message, deadline time.Time, answer any) {
+	body, err := addressed(m, answer)
 	if err == nil {
-		err = s.out.put(protocol.Message{Src: m.Dest, Dest: m.Src, Body: body}, deadline)
+		err = s.out.put(jepsen.Message{Src: m.Dest, Dest: m.Src, Body: body}, deadline)
 	}
 	if err != nil {
 		s.logger.Error("reply", slog.String("to", m.Src), slog.Any("error", err))
 	}
 }
 
-// addressed encodes an answer as one to the request that has the header asked.
-func addressed(asked protocol.Header, answer any) (json.RawMessage, error) {
+// addressed encodes an answer to a request.
+func addressed(m jepsen.Message, answer any) (json.RawMessage, error) {
+	var asked protocol.Header
+	if err := json.Unmarshal(m.Body, &asked); err != nil {
+		return nil, err
+	}
 	encoded, err := json.Marshal(answer)
 	if err != nil {
 		return nil, err
@@ -220,21 +244,22 @@ type handler func(ctx context.Context, s *service, body json.RawMessage) (any, e
 var handlers = map[string]handler{protocol.Send: send, protocol.Poll: poll, protocol.Commit: commit, protocol.List: list}
 
 // handle answers a request. What is late is not answered at all.
-func (s *server) handle(m protocol.Message, h protocol.Header, do handler) {
+func (s *server) handle(m jepsen.Message, do handler) error {
 	arrived := s.pauses.arrival(time.Now())
 	ctx, cancel := context.WithDeadline(s.ctx, arrived.Add(workTime))
 	defer cancel()
 	if ctx.Err() != nil {
-		return // whoever asked has given up
+		return nil // whoever asked has given up
 	}
-	answer, err := do(ctx, s.service, m.Body)
+	answer, err := do(ctx, s.alive().service, m.Body)
 	if s.ctx.Err() != nil {
-		return // the node ends
+		return nil // the node ends
 	}
 	if err != nil {
 		answer = protocol.ErrorResponse{Header: protocol.Header{Type: protocol.ErrorType}, Code: codeOf(err), Text: err.Error()}
 	}
-	s.reply(m, h, arrived.Add(replyTime), answer)
+	s.reply(m, arrived.Add(replyTime), answer)
+	return nil
 }
 
 // codeOf is the error code that says what is known, and no more.

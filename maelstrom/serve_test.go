@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	jepsen "github.com/jepsen-io/maelstrom/demo/go"
+
 	"github.com/pawlbroker/pawl/maelstrom/protocol"
 )
 
@@ -165,7 +167,7 @@ func TestLateAnswersAreDropped(t *testing.T) {
 		r, w := io.Pipe()
 		o := newOutbox(w, func(err error) { t.Error(err) })
 		for i, until := range []time.Time{time.Now(), {}, time.Now().Add(time.Second), time.Now().Add(time.Minute)} {
-			m := protocol.Message{Src: "n0", Dest: "c1", Body: json.RawMessage(fmt.Sprint(i))}
+			m := jepsen.Message{Src: "n0", Dest: "c1", Body: json.RawMessage(fmt.Sprint(i))}
 			if err := o.put(m, until); err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"os"
 
@@ -34,6 +36,7 @@ func main() {
 	}
 	cfg, err := maelstrom.ParseConfig(os.Args[1:], os.Getenv("PAWL_DIR"))
 	if err == nil {
+		log.SetOutput(io.Discard) // Maelstrom's library writes a line for every message
 		logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 		err = maelstrom.Serve(cfg, os.Stdin, os.Stdout, logger)
 	}

@@ -51,6 +51,7 @@ var bans = map[string]ban{
 	"google.golang.org/protobuf/encoding":           {"protobuf", "its text varies with the binary on purpose; print the fields, or use raft.DescribeMessage", []string{}},
 	"github.com/twmb/franz-go/pkg/kgo":              {"os", "a client belongs in workloads", nil},
 	"github.com/prometheus":                         {"sync", "counters are plain integers in Stats; a host exports them", nil},
+	"github.com/jepsen-io/maelstrom":                {"os", "a host", nil},
 	"google.golang.org/protobuf/encoding/protowire": {"", "", nil}, // a fixed encoding: allowed
 }
 
