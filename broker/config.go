@@ -78,6 +78,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("checkpoint bytes %d, want at least 1", c.CheckpointBytes)
 	case c.SnapshotEntries < 1:
 		return fmt.Errorf("snapshot entries %d, want at least 1", c.SnapshotEntries)
+	case c.Membership.Lease > controller.LongestLease:
+		return fmt.Errorf("lease of %v, want at most %v, after which controllers give a broker's place to others", c.Membership.Lease, controller.LongestLease)
 	}
 	if err := c.Partition.Validate(); err != nil {
 		return err

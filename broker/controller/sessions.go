@@ -28,10 +28,13 @@ type SessionsConfig struct {
 	RebalanceEvery time.Duration
 }
 
-// NewSessionsConfig is how long a controller with that configuration waits. The
-// grace is for leases of 500 ms.
+// LongestLease is the lease that the grace of every controller is for, with clocks
+// that drift by a tenth.
+const LongestLease = 500 * time.Millisecond
+
+// NewSessionsConfig is how long a controller with that configuration waits.
 func NewSessionsConfig(node metadata.NodeID, b metadata.BrokerConfig) SessionsConfig {
-	c := SessionsConfig{Node: node, Grace: 550 * time.Millisecond,
+	c := SessionsConfig{Node: node, Grace: LongestLease * 11 / 10,
 		Timeout: time.Duration(b.Int("broker.session.timeout.ms")) * time.Millisecond}
 	if b.Bool("auto.leader.rebalance.enable") {
 		c.RebalanceEvery = time.Duration(b.Int("leader.imbalance.check.interval.seconds")) * time.Second
