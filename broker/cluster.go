@@ -103,13 +103,22 @@ func (n *Node) restore(rec *storage.Recovered) {
 	}
 	c.office = o
 	n.introduce()
-	var damaged []wire.DamagedLog
+	var damaged []storage.LogID
 	for _, id := range sortedLogs(n.recovered) {
 		if n.recovered[id].Damage != nil {
-			damaged = append(damaged, wire.DamagedLog{Topic: id.Topic, Index: id.Partition})
+			damaged = append(damaged, id)
 		}
 	}
-	c.member.Recovered(o.Directory(), damaged, rec.Clean, n.env.Clock.Now(), &c.memberOut)
+	c.member.Recovered(o.Directory(), damagedLogs(damaged), rec.Clean, n.env.Clock.Now(), &c.memberOut)
+}
+
+// damagedLogs is how logs are named to the controller.
+func damagedLogs(ids []storage.LogID) []wire.DamagedLog {
+	var logs []wire.DamagedLog
+	for _, id := range ids {
+		logs = append(logs, wire.DamagedLog{Topic: id.Topic, Index: id.Partition})
+	}
+	return logs
 }
 
 // actCluster does what the cluster's deciders decided, and reports whether they
@@ -239,6 +248,11 @@ func (n *Node) actReplication() bool {
 		n.send(r.To, r.Req)
 	}
 	out.Follow, out.Progress = out.Follow[:0], out.Progress[:0]
+	if len(out.Damaged) > 0 {
+		busy = true
+		c.member.Damaged(damagedLogs(out.Damaged), n.env.Clock.Now(), &c.memberOut)
+		out.Damaged = nil
+	}
 	if proposals := out.AlterISR; len(proposals) > 0 {
 		out.AlterISR = nil
 		seq, req := c.altering.Ask(n.cfg.ID, c.member.Epoch(), proposals)

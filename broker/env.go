@@ -10,6 +10,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
+	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/job"
 	"github.com/pawlbroker/pawl/storage/record"
 )
@@ -116,6 +117,9 @@ type (
 	// PeerDown says a connection to another node was refused or reset, as
 	// happens when its process ends. It is a hint; silence never leads to it.
 	PeerDown struct{ Peer metadata.NodeID }
+	// ReadFailed says that a region of a log could not be read when it was to be
+	// sent; the connection it was for is closed.
+	ReadFailed struct{ *storage.RegionError }
 )
 
 func (Request) event()    {}
@@ -125,6 +129,7 @@ func (Shutdown) event()   {}
 func (ConnClosed) event() {}
 func (PeerReply) event()  {}
 func (PeerDown) event()   {}
+func (ReadFailed) event() {}
 
 func (e Request) String() string {
 	return fmt.Sprintf("request conn=%d seq=%d key=%d v%d bytes=%d",
@@ -137,4 +142,5 @@ func (e ConnClosed) String() string { return fmt.Sprintf("closed conn=%d", e.Con
 func (e PeerReply) String() string {
 	return fmt.Sprintf("reply from=%d call=%d err=%v", e.From, e.Call, e.Err)
 }
-func (e PeerDown) String() string { return fmt.Sprintf("down peer=%d", e.Peer) }
+func (e PeerDown) String() string   { return fmt.Sprintf("down peer=%d", e.Peer) }
+func (e ReadFailed) String() string { return e.Error() }

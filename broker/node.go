@@ -100,6 +100,8 @@ func (n *Node) Step(ev Event) {
 		n.peerReply(ev)
 	case PeerDown:
 		n.peerDown(ev.Peer)
+	case ReadFailed:
+		n.table.ReadFailed(ev.Region.Log, ev.RegionError, n.moment(), &n.out)
 	case Shutdown:
 		n.shutdown()
 	}

@@ -1,6 +1,7 @@
 package maelstrom
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/maelstrom/mesh"
+	"github.com/pawlbroker/pawl/storage"
 )
 
 // maxFrame is the longest request or response between nodes, in bytes.
@@ -215,6 +217,9 @@ func (r *carrier) sendAnswer(a answer) {
 	case d.over || r.over:
 	case err != nil:
 		r.log.Error("answer to a node", slog.String("node", d.conn.Peer), slog.Any("err", err))
+		if e := (*storage.RegionError)(nil); errors.As(err, &e) {
+			r.post(broker.ReadFailed{RegionError: e})
+		}
 		d.drop()
 	default:
 		d.conn.Send(bytes)
@@ -244,7 +249,7 @@ func encode(a answer) ([]byte, error) {
 		at = h.At
 		hole := make([]byte, h.Region.Len)
 		if _, err := h.Region.File.ReadAt(hole, h.Region.Pos); err != nil {
-			return nil, fmt.Errorf("read region at %d: %w", h.Region.Pos, err)
+			return nil, &storage.RegionError{Region: h.Region, Err: err}
 		}
 		whole = append(whole, hole...)
 	}

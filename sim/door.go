@@ -1,7 +1,8 @@
 package sim
 
 import (
-	"fmt"
+	"errors"
+	"io"
 	"math"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/sim/kernel"
 	"github.com/pawlbroker/pawl/sim/simnet"
+	"github.com/pawlbroker/pawl/storage"
 )
 
 const (
@@ -210,6 +212,10 @@ func (d *door) flush(conn uint64) {
 			case err != nil:
 				d.m.w.count("region could not be read")
 				d.m.w.k.Trace.Say(d.m.who, err.Error())
+				if e := (*storage.RegionError)(nil); errors.As(err, &e) {
+					d.m.w.check.ReadErrors = true
+					d.m.step(broker.ReadFailed{RegionError: e})
+				}
 				d.drop(id)
 				return
 			}
@@ -261,8 +267,12 @@ func (d *door) encode(r wire.Ready[asked]) (p []byte, err error) {
 		start := len(p)
 		p = p[:start+int(h.Region.Len)]
 		n, err := h.Region.File.ReadAt(p[start:], h.Region.Pos)
-		if int64(n) < h.Region.Len {
-			return nil, fmt.Errorf("region of %d bytes at %d: read %d: %w", h.Region.Len, h.Region.Pos, n, err)
+		switch {
+		case int64(n) == h.Region.Len:
+		case err == nil || errors.Is(err, io.EOF): // it was cut meanwhile
+			return nil, io.ErrUnexpectedEOF
+		default:
+			return nil, &storage.RegionError{Region: h.Region, Err: err}
 		}
 	}
 	return append(p, f.Bytes[at:]...), nil

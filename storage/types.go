@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/pawlbroker/pawl/storage/record"
@@ -55,10 +56,24 @@ func (id LogID) Less(other LogID) bool {
 // A Region is a run of whole batches in a file. It may disappear, but its bytes
 // are never different.
 type Region struct {
+	Log  LogID
 	File vfs.File
 	Pos  int64 // bytes
 	Len  int64 // bytes
 }
+
+// A RegionError says that bytes of a region could not be read when they were to be
+// sent: its disk gives an error, or less than was promised.
+type RegionError struct {
+	Region Region
+	Err    error
+}
+
+func (e *RegionError) Error() string {
+	return fmt.Sprintf("read %s, %d bytes at %d of a segment: %v", e.Region.Log, e.Region.Len, e.Region.Pos, e.Err)
+}
+
+func (e *RegionError) Unwrap() error { return e.Err }
 
 // A Write is what one Append job adds to one log. Offsets and epochs are
 // assigned already and continue the log.

@@ -64,7 +64,7 @@ func (v View) Find(from, limit record.Offset, maxBytes int64) (Region, bool) {
 		return Region{}, false
 	}
 	start := int64(s.tail[i].pos)
-	r := Region{File: *file, Pos: start}
+	r := Region{Log: s.log, File: *file, Pos: start}
 	for k := i; k < len(s.tail); k++ {
 		next, end := s.end, s.size
 		if k+1 < len(s.tail) {
@@ -132,7 +132,7 @@ func (p part) read(from, limit record.Offset, maxBytes int64) (Region, error) {
 	if first.NextOffset() > limit {
 		return Region{}, nil
 	}
-	r := Region{File: f, Pos: w.pos, Len: size}
+	r := Region{Log: p.seg.log, File: f, Pos: w.pos, Len: size}
 	w.pos += size
 	last, err := ix.lastWithin(i, r.Pos+maxBytes, limit)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
+	"github.com/pawlbroker/pawl/storage/assert"
 )
 
 // BrokerHeartbeat
@@ -16,6 +17,11 @@ import (
 //   - A fenced broker is unfenced once it knows the metadata up to the record
 //     that fenced it. So it has seen that it leads nothing, before it is given
 //     something to lead again.
+//   - A broker that says that logs of its are damaged is taken out of the ISRs and
+//     ELRs of those partitions, and others lead them. It answers nobody from a
+//     damaged log, so it does not have to wait for its lease, as one that lives does.
+//     If nobody else has everything it stays what it is: what it cannot read now it
+//     may read when it is started again.
 //   - A broker that wants to stop is first marked, so that it is given nothing
 //     more, and others lead what it leads; it stays in the ISRs, so that nothing
 //     is committed that it does not know while it may serve reads. Once it knows
@@ -40,7 +46,12 @@ func (c *Controller) Heartbeat(m metadata.Image, req *kmsg.BrokerHeartbeatReques
 	}
 	resp.IsCaughtUp = req.CurrentMetadataOffset >= int64(b.ChangedAt())
 	resp.IsFenced = b.Fenced
+	damaged, ok := damagedLogs(&req.UnknownTags)
 	switch {
+	case !ok:
+		resp.ErrorCode = wire.Code(metadata.ErrInvalidRequest)
+	case len(damaged) > 0: // what else it wants it will say again
+		s.lose(b.Node, damaged)
 	case b.Fenced && req.WantShutdown:
 		resp.ShouldShutdown = true
 	case b.Fenced && resp.IsCaughtUp && !req.WantFence:
@@ -67,6 +78,23 @@ func registered(m metadata.Image, id int32, epoch int64) (*metadata.Broker, erro
 		return nil, fmt.Errorf("%w: broker %d has epoch %d, not %d", metadata.ErrStaleBrokerEpoch, id, b.Epoch, epoch)
 	}
 	return b, nil
+}
+
+// lose takes a broker out of the ISRs and ELRs of partitions whose logs it lost.
+func (s *sequence) lose(n metadata.NodeID, logs []wire.DamagedLog) {
+	seen := make(map[wire.DamagedLog]bool, len(logs))
+	for _, l := range logs {
+		p, ok := s.image.Partition(l.Topic, l.Index)
+		self := []metadata.NodeID{n}
+		if !ok || seen[l] || len(without(p.ISR, self))+len(without(p.ELR, self)) == 0 {
+			continue
+		}
+		assert.Reached("controller: a broker that lives has lost a log")
+		seen[l] = true
+		to := *p
+		to.ISR, to.ELR = without(p.ISR, self), without(p.ELR, self)
+		s.alter(p, to, online, n)
+	}
 }
 
 // drain has others lead what a broker leads that wants to stop. It reports

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -27,7 +28,7 @@ func (s *adminStory) tellLifecycle(lines []string) (records []metadata.Record, o
 	switch s.d.Cmd {
 	case "start": // one broker a line: node process=1 [previous=3] [directory=1] [cluster=x] [port=1] [rack=r] [damaged=topic/0]...
 		each(s.start)
-	case "heartbeat": // one broker a line: node [epoch=1] [offset=1] [fence] [stop]; caught up if nothing is said
+	case "heartbeat": // one broker a line: node [epoch=1] [offset=1] [fence] [stop] [damaged=topic/0]...; caught up if nothing is said
 		each(s.heartbeat)
 	case "fence": // all brokers that are silent, on one line
 		records = s.result(s.c.Fence(s.m, nodeList(strings.ReplaceAll(lines[0], " ", "/"))))
@@ -107,24 +108,32 @@ func (s *adminStory) start(words []string) []metadata.Record {
 	peer := kmsg.NewBrokerRegistrationRequestListener()
 	peer.Name, peer.Host, peer.Port = "PEER", "p"+words[0], 9192
 	req.Listeners = append(req.Listeners, peer)
-	var damaged []wire.DamagedLog
-	for _, w := range words {
-		if name, ok := strings.CutPrefix(w, "damaged="); ok {
-			topic, index, _ := strings.Cut(name, "/")
-			t, _ := s.m.Topic(topic)
-			damaged = append(damaged, wire.DamagedLog{Topic: t.ID, Index: number32[int32](index)})
-		}
-	}
-	if len(damaged) > 0 {
-		wire.SetTagBytes(&req.UnknownTags, wire.TagDamaged, wire.EncodeDamaged(damaged))
-	}
-	if _, ok := o["unreadable"]; ok {
-		wire.SetTagBytes(&req.UnknownTags, wire.TagDamaged, []byte{1})
-	}
+	s.tagDamaged(words, &req.UnknownTags)
 	r := s.decide(req)
 	resp := r.Response.(*kmsg.BrokerRegistrationResponse)
 	s.say(resp.ErrorCode, nil, "broker %s epoch=%d", words[0], resp.BrokerEpoch)
 	return s.result(r)
+}
+
+// tagDamaged names the damaged logs: damaged=topic/0 for each, or unreadable.
+func (s *adminStory) tagDamaged(words []string, tags *kmsg.Tags) {
+	var damaged []wire.DamagedLog
+	for _, w := range words {
+		if name, ok := strings.CutPrefix(w, "damaged="); ok {
+			topic, index, _ := strings.Cut(name, "/")
+			t, ok := s.m.Topic(topic)
+			if !ok {
+				t = &metadata.Topic{}
+			}
+			damaged = append(damaged, wire.DamagedLog{Topic: t.ID, Index: number32[int32](index)})
+		}
+	}
+	if len(damaged) > 0 {
+		wire.SetTagBytes(tags, wire.TagDamaged, wire.EncodeDamaged(damaged))
+	}
+	if slices.Contains(words, "unreadable") {
+		wire.SetTagBytes(tags, wire.TagDamaged, []byte{1})
+	}
 }
 
 func (s *adminStory) heartbeat(words []string) []metadata.Record {
@@ -143,6 +152,7 @@ func (s *adminStory) heartbeat(words []string) []metadata.Record {
 	}
 	_, req.WantFence = o["fence"]
 	_, req.WantShutdown = o["stop"]
+	s.tagDamaged(words, &req.UnknownTags)
 	r := s.decide(req)
 	resp := r.Response.(*kmsg.BrokerHeartbeatResponse)
 	s.say(resp.ErrorCode, nil, "broker %s caught_up=%t fenced=%t stop=%t", words[0], resp.IsCaughtUp, resp.IsFenced, resp.ShouldShutdown)

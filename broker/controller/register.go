@@ -85,14 +85,23 @@ func (c *Controller) registration(m metadata.Image, req *kmsg.BrokerRegistration
 	if len(req.LogDirs) > 0 {
 		r.Directory = req.LogDirs[0]
 	}
-	if b, ok := wire.GetTagBytes(&req.UnknownTags, wire.TagDamaged); ok {
-		if r.damaged, ok = wire.DecodeDamaged(b); !ok {
-			return r, fmt.Errorf("%w: broker %d names damaged logs in a form that cannot be read", metadata.ErrInvalidRegistration, r.Node)
-		}
+	var ok bool
+	if r.damaged, ok = damagedLogs(&req.UnknownTags); !ok {
+		return r, fmt.Errorf("%w: broker %d names damaged logs in a form that cannot be read", metadata.ErrInvalidRegistration, r.Node)
 	}
 	old, ok := m.Broker(r.Node)
 	r.clean = ok && req.PreviousBrokerEpoch == int64(old.Epoch)
 	return r, nil
+}
+
+// damagedLogs are the logs that a broker says are damaged. It reports false if
+// that cannot be read.
+func damagedLogs(tags *kmsg.Tags) ([]wire.DamagedLog, bool) {
+	b, ok := wire.GetTagBytes(tags, wire.TagDamaged)
+	if !ok {
+		return nil, true
+	}
+	return wire.DecodeDamaged(b)
 }
 
 // register decides about a registration, and returns the broker's epoch.

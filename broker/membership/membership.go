@@ -105,6 +105,7 @@ const maxOpen = 16
 type open struct {
 	seq    uint64
 	sentAt clock.Instant
+	told   int // how many losses the controller had been told of with it
 }
 
 // grant is a lease that becomes valid once the image has come to index.
@@ -133,6 +134,8 @@ type Member struct {
 	seq       uint64
 	register  uint64 // the registration without an answer, or 0
 	beats     []open
+	losses    []wire.DamagedLog // since the registration, that the controller may not know
+	known     int               // how many it knows, and are not in losses any more
 	grants    []grant
 	lease     clock.Instant
 	nextAt    clock.Instant
@@ -152,6 +155,14 @@ func (m *Member) Recovered(directory [16]byte, damaged []wire.DamagedLog, clean 
 	m.cfg.Directory, m.clean = directory, clean
 	m.recovered, m.looked = true, false
 	m.damaged = wire.EncodeDamaged(damaged)
+	m.Wake(now, out)
+}
+
+// Damaged says that logs were found damaged since. The controller is told until it
+// answers.
+func (m *Member) Damaged(logs []wire.DamagedLog, now clock.Instant, out *Out) {
+	m.losses = append(m.losses, logs...)
+	m.nextAt = min(m.nextAt, now)
 	m.Wake(now, out)
 }
 
@@ -273,7 +284,7 @@ func (m *Member) Wake(now clock.Instant, out *Out) {
 		}
 	case m.joined:
 		m.nextAt = now.Add(m.cfg.HeartbeatEvery)
-		if !m.lone || m.leaving {
+		if !m.lone || m.leaving || len(m.losses) > 0 {
 			m.sendHeartbeat(now, out)
 		}
 	}
@@ -310,7 +321,10 @@ func (m *Member) sendHeartbeat(now clock.Instant, out *Out) {
 	req.Version = 1
 	req.BrokerID, req.BrokerEpoch = int32(m.cfg.Node), int64(m.epoch)
 	req.CurrentMetadataOffset, req.WantShutdown = int64(m.applied), m.leaving
-	m.beats = append(m.beats, open{m.call(req, out), now})
+	if len(m.losses) > 0 {
+		wire.SetTagBytes(&req.UnknownTags, wire.TagDamaged, wire.EncodeDamaged(m.losses))
+	}
+	m.beats = append(m.beats, open{m.call(req, out), now, m.known + len(m.losses)})
 }
 
 func (m *Member) call(req kmsg.Request, out *Out) uint64 {
@@ -368,7 +382,7 @@ func (m *Member) answered(seq uint64, resp *kmsg.BrokerHeartbeatResponse, now cl
 	if at < 0 {
 		return
 	}
-	sentAt := m.beats[at].sentAt
+	sentAt, told := m.beats[at].sentAt, m.beats[at].told
 	m.beats = m.beats[at+1:] // those before it are no use any more
 	if resp.ErrorCode != 0 {
 		if resp.ErrorCode != wire.Code(metadata.ErrNotController) {
@@ -377,6 +391,9 @@ func (m *Member) answered(seq uint64, resp *kmsg.BrokerHeartbeatResponse, now cl
 		return
 	}
 	m.told = ""
+	if told > m.known {
+		m.losses, m.known = m.losses[told-m.known:], told
+	}
 	if index, ok := wire.GetTag(&resp.UnknownTags, wire.TagReadIndex); ok && !resp.IsFenced {
 		m.grants = append(m.grants, grant{metadata.Offset(index), sentAt.Add(m.term())})
 		m.redeem(out)

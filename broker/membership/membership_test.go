@@ -2,6 +2,7 @@ package membership
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -131,6 +132,65 @@ func TestAnswersOfAnEarlierControllerAreWorthNothing(t *testing.T) {
 	if out.Lease != nil {
 		t.Errorf("lease until %v by a controller that was replaced", *out.Lease)
 	}
+}
+
+// The controller is told which logs were lost until it has answered, and who comes
+// after it is told again.
+func TestLostLogsAreToldUntilTheControllerAnswers(t *testing.T) {
+	m, first := joinedMember(t)
+	var out Out
+	told := func(c Call) (indexes []int32) {
+		b, _ := wire.GetTagBytes(&c.Req.(*kmsg.BrokerHeartbeatRequest).UnknownTags, wire.TagDamaged)
+		logs, ok := wire.DecodeDamaged(b)
+		if !ok {
+			t.Fatalf("tag %v", b)
+		}
+		for _, l := range logs {
+			indexes = append(indexes, l.Index)
+		}
+		return indexes
+	}
+	expect := func(c Call, want ...int32) {
+		t.Helper()
+		if got := told(c); !slices.Equal(got, want) {
+			t.Errorf("told of %v, want %v", got, want)
+		}
+	}
+	expect(first)
+	m.Damaged([]wire.DamagedLog{{Index: 4}}, 10*ms, &out)
+	second := one(t, &out) // at once
+	expect(second, 4)
+	m.Damaged([]wire.DamagedLog{{Index: 5}}, 20*ms, &out)
+	third := one(t, &out)
+	expect(third, 4, 5)
+	m.Answer(first.Seq, beat(10), nil, 30*ms, &out) // of before
+	m.Answer(second.Seq, beat(10), nil, 30*ms, &out)
+	out = Out{}
+	m.Leader(3, 40*ms, &out)
+	fourth := one(t, &out)
+	expect(fourth, 5)
+	refused := kmsg.NewPtrBrokerHeartbeatResponse()
+	refused.ErrorCode = wire.Code(metadata.ErrNotController)
+	m.Answer(fourth.Seq, refused, nil, 50*ms, &out)
+	out = Out{}
+	m.Wake(140*ms, &out)
+	fifth := one(t, &out)
+	expect(fifth, 5)
+	m.Answer(fifth.Seq, beat(10), nil, 150*ms, &out)
+	out = Out{}
+	m.Wake(240*ms, &out)
+	expect(one(t, &out))
+}
+
+// A node that is the whole quorum has no other reason for a heartbeat.
+func TestALoneNodeTellsItselfOfLostLogs(t *testing.T) {
+	m, _ := joinedMember(t)
+	var out Out
+	m.Lone(true, 1*ms, &out)
+	m.Wake(100*ms, &out)
+	none(t, &out)
+	m.Damaged([]wire.DamagedLog{{Index: 4}}, 110*ms, &out)
+	one(t, &out)
 }
 
 func TestANodeReplacedByAnotherProcessStops(t *testing.T) {

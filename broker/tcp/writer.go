@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 	"time"
 
+	"github.com/pawlbroker/pawl/broker"
 	"github.com/pawlbroker/pawl/broker/wire"
 	"github.com/pawlbroker/pawl/storage"
 	"github.com/pawlbroker/pawl/storage/vfs"
@@ -46,6 +48,9 @@ func (c *conn) write() {
 		c.mu.Unlock()
 		if err != nil {
 			c.s.log.Debug("response not sent", slog.String("client", c.tcp.RemoteAddr().String()), slog.Any("err", err))
+			if e := (*storage.RegionError)(nil); errors.As(err, &e) {
+				c.s.post(broker.ReadFailed{RegionError: e})
+			}
 		}
 		if err != nil || last {
 			c.close()
@@ -161,7 +166,7 @@ func (w *writer) sendFrame() error {
 			return err
 		}
 		w.gathered = w.gathered[:0]
-		if err := w.sendRegion(file.OSFile(), h.Region.Pos, h.Region.Len); err != nil {
+		if err := w.sendRegion(file.OSFile(), h.Region); err != nil {
 			return err
 		}
 	}
@@ -181,9 +186,9 @@ func (w *writer) copyRegion(r storage.Region) error {
 		w.gathered = append(w.gathered, make([]byte, n)...)
 		if got, err := r.File.ReadAt(w.gathered[from:], r.Pos); int64(got) < n {
 			if err == nil || errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
+				return fmt.Errorf("read region at %d: %w", r.Pos, io.ErrUnexpectedEOF) // it was cut meanwhile
 			}
-			return fmt.Errorf("read region at %d: %w", r.Pos, err)
+			return &storage.RegionError{Region: r, Err: err}
 		}
 		r.Pos, r.Len = r.Pos+n, r.Len-n
 		if len(w.gathered) >= gatherBytes {
@@ -213,16 +218,19 @@ func (w *writer) writePieces(p []byte, more bool) error {
 }
 
 // sendRegion sends bytes of a file without reading them.
-func (w *writer) sendRegion(f *os.File, pos, n int64) error {
-	for n > 0 {
-		piece := min(n, pieceBytes)
+func (w *writer) sendRegion(f *os.File, r storage.Region) error {
+	for r.Len > 0 {
+		piece := min(r.Len, pieceBytes)
 		if err := w.extend(); err != nil {
 			return err
 		}
-		if err := sendFile(w.c.tcp, w.c.raw, f, pos, piece); err != nil {
-			return fmt.Errorf("send %s at %d: %w", f.Name(), pos, err)
+		switch err := sendFile(w.c.tcp, w.c.raw, f, r.Pos, piece); {
+		case errors.Is(err, syscall.EIO): // the file's: sockets give others
+			return &storage.RegionError{Region: r, Err: err}
+		case err != nil:
+			return fmt.Errorf("send %s at %d: %w", f.Name(), r.Pos, err)
 		}
-		pos, n = pos+piece, n-piece
+		r.Pos, r.Len = r.Pos+piece, r.Len-piece
 	}
 	return nil
 }

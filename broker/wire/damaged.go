@@ -14,7 +14,7 @@ type DamagedLog struct {
 
 const damagedSize = 16 + 4
 
-// EncodeDamaged returns logs as they are in the tag TagDamaged of a registration.
+// EncodeDamaged returns logs as they are in the tag TagDamaged.
 func EncodeDamaged(logs []DamagedLog) []byte {
 	b := make([]byte, 0, len(logs)*damagedSize)
 	for _, d := range logs {

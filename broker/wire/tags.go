@@ -18,8 +18,8 @@ const (
 	// TagReadIndex of a heartbeat's answer is how far the metadata log was
 	// committed when it was given.
 	TagReadIndex = FirstTag + 1
-	// TagDamaged of a registration is the logs that have lost records which they
-	// acknowledged, as EncodeDamaged has them.
+	// TagDamaged of a registration or a heartbeat is the logs that have lost records
+	// which they acknowledged, as EncodeDamaged has them.
 	TagDamaged = FirstTag + 2
 )
 

@@ -167,6 +167,9 @@ func (c *Checker) cut(n *node, id storage.LogID, end record.Offset, epoch record
 	l, t := n.life(id), c.truth(id)
 	committed := t.before(epoch)
 	for _, e := range l.ghost.entries {
+		if l.damaged { // it is given up, and is to be got from others
+			break
+		}
 		if e.id.next <= end || e.id.next > committed {
 			continue
 		}
