@@ -73,7 +73,8 @@ func (t *Table) SetBrokers(self metadata.NodeID, epoch metadata.BrokerEpoch, bro
 func (t *Table) Assign(a Assignment, rec *storage.RecoveredLog, at Moment, out *Out) {
 	id := storage.LogID{Topic: a.Topic.ID, Partition: a.Partition.Index}
 	p := t.partition(id)
-	if p == nil {
+	open := p != nil
+	if !open {
 		p = t.add(a.Topic, id, rec, at, out)
 	}
 	was := p.marks()
@@ -86,6 +87,11 @@ func (t *Table) Assign(a Assignment, rec *storage.RecoveredLog, at Moment, out *
 		Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch, Epoch: mp.Epoch, Replicas: mp.Replicas, ISR: mp.ISR, ELR: mp.ELR,
 		MinISR: max(1, min(a.MinISR, len(mp.Replicas)-len(mp.Adding))), Recovering: mp.Recovering,
 	}, &t.node, at.Now, &ro)
+	if open && p.damage != nil && !p.spare {
+		// The leader may have let it in again, or the controller made it an heir,
+		// before they heard of it.
+		out.Damaged = append(out.Damaged, id)
+	}
 	t.moved(p, was, &ro, at, out)
 	t.follow(p, at, out)
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -443,6 +444,35 @@ func TestRegionThatIsGoneEndsTheConnection(t *testing.T) {
 				t.Errorf("%d bytes, err %v", len(got), err)
 			}
 		})
+	}
+}
+
+// sick is a file on a disk that has gone bad.
+type sick struct{ vfs.File }
+
+func (sick) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
+
+// The node hears of a region that the disk does not give, and whose it was.
+func TestRegionThatCannotBeReadIsTold(t *testing.T) {
+	id := storage.LogID{Topic: [16]byte{7}, Partition: 3}
+	resp := fetched(sick{}, 5, 1<<10)
+	resp.Body.(*wire.FetchResponse).Topics[0].Partitions[0].Records.Log = id
+	told := make(chan broker.ReadFailed, 1)
+	d := open(t, DefaultConfig(), func(env broker.Env, ev broker.Event) {
+		switch ev := ev.(type) {
+		case broker.Request:
+			env.Network.Reply(ev.Caller, resp)
+		case broker.ReadFailed:
+			told <- ev
+		}
+	})
+	conn := d.dial()
+	conn.send(framed(1, fetchRequest()))
+	if ev := <-told; ev.Region.Log != id || ev.Region.Pos != 5 || !errors.Is(ev.RegionError, syscall.EIO) {
+		t.Errorf("%v", ev)
+	}
+	if got, err := io.ReadAll(conn); len(got) > 0 {
+		t.Errorf("%d bytes, err %v", len(got), err)
 	}
 }
 
