@@ -6,8 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,6 +80,39 @@ func serve(t *testing.T, flags ...string) (addr string) {
 		t.Fatalf("no listener in:\n%s", log.matching(""))
 	}
 	return m[1]
+}
+
+// cluster runs three brokers until the test ends, and returns their addresses. They
+// must then stop in good order.
+func cluster(t *testing.T) (addrs string) {
+	t.Helper()
+	for range 10 { // the ports may be taken
+		cmd := exec.Command(binary, "dev", "--json", "--nodes", "3", "--data-dir", t.TempDir(),
+			"--listen", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000)))
+		var log lines
+		cmd.Stderr = &log
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var ready struct{ Brokers []string }
+		if err := json.NewDecoder(out).Decode(&ready); err != nil || len(ready.Brokers) != 3 {
+			t.Logf("pawl dev: %v, %v\n%s", err, cmd.Wait(), log.matching(""))
+			continue
+		}
+		t.Cleanup(func() {
+			cmd.Process.Signal(syscall.SIGTERM)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("pawl dev: %v\n%s", err, log.matching("level=ERROR"))
+			}
+		})
+		return strings.Join(ready.Brokers, ",")
+	}
+	t.Fatal("no ports for a cluster")
+	return ""
 }
 
 // lines is what a process logs.

@@ -142,7 +142,8 @@ var withoutGroups = []string{
 	"TestConsumeMaxDecompressBatchBytes",
 }
 
-// TestFranzOwnTests runs them, and once more with connections that die.
+// TestFranzOwnTests runs them against one broker and against a cluster that
+// replicates, and once more with connections that die.
 func TestFranzOwnTests(t *testing.T) {
 	dir := t.TempDir()
 	module := strings.TrimSpace(command{args: []string{"go", "list", "-m", "-f", "{{.Dir}}", "github.com/twmb/franz-go"}}.output(t))
@@ -152,12 +153,19 @@ func TestFranzOwnTests(t *testing.T) {
 	suite := filepath.Join(dir, "kgo.test")
 	command{dir: filepath.Join(dir, "pkg", "kgo"), args: []string{"go", "test", "-c", "-o", suite, "."}}.output(t)
 	passed := regexp.MustCompile(`(?m)^--- PASS: (\S+)`)
-	for name, env := range map[string][]string{"calm": nil, "chaos": {"KGO_TEST_CHAOS=1"}} {
+	alone := func(t *testing.T) string { return serve(t) }
+	for name, c := range map[string]struct {
+		start func(*testing.T) string
+		env   []string
+	}{
+		"calm": {alone, []string{"KGO_TEST_RF=1"}}, "chaos": {alone, []string{"KGO_TEST_RF=1", "KGO_TEST_CHAOS=1"}},
+		"cluster": {cluster, []string{"KGO_TEST_RF=3"}}, "cluster chaos": {cluster, []string{"KGO_TEST_RF=3", "KGO_TEST_CHAOS=1"}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			addr := serve(t)
+			addr := c.start(t)
 			out := command{
 				dir:  filepath.Join(dir, "pkg", "kgo"),
-				env:  append(env, "KGO_SEEDS="+addr, "KGO_TEST_RF=1", "KGO_TEST_RECORDS=20000", "KGO_LOG_LEVEL=none"),
+				env:  append(c.env, "KGO_SEEDS="+addr, "KGO_TEST_RECORDS=20000", "KGO_LOG_LEVEL=none"),
 				args: []string{suite, "-test.v", "-test.run", "^(" + strings.Join(withoutGroups, "|") + ")$"},
 			}.output(t)
 			found := map[string]bool{}
