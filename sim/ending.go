@@ -70,7 +70,7 @@ func (w *World) finished() bool {
 // hopeless says whether something is gone for good, so that not everything is
 // owed: what a disk has lost that nobody else has.
 func (w *World) hopeless() bool {
-	return w.lost || len(w.machines) == 1 && w.machines[0].spoiled || w.cfg.Replication == 1 && slices.ContainsFunc(w.machines, func(m *machine) bool { return m.spoiled || m.wiped })
+	return w.lost || w.check.Gone || len(w.machines) == 1 && w.machines[0].spoiled || w.cfg.Replication == 1 && slices.ContainsFunc(w.machines, func(m *machine) bool { return m.spoiled || m.wiped })
 }
 
 // dead says whether a node cannot be started any more.

@@ -7,6 +7,7 @@ import (
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/sim/kernel"
+	"github.com/pawlbroker/pawl/storage"
 )
 
 // A technician looks after the nodes once faults have ended, every second: starts
@@ -37,10 +38,13 @@ func (t *technician) Happen(kernel.What, uint64) {
 }
 
 // alone says whether a node is the only one that may have everything committed of
-// some partition.
+// some partition. One whose log of it is damaged, which the metadata may not say
+// yet, is about to give it up.
 func (w *World) alone(m *machine) bool {
-	other := func(n metadata.NodeID) bool { return n != m.nodeID() }
 	for p := range w.check.Newest().PartitionsOf(m.nodeID()) {
+		other := func(n metadata.NodeID) bool {
+			return n != m.nodeID() && !w.machines[n-1].damaged(storage.LogID{Topic: p.Topic, Partition: p.Index})
+		}
 		if !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other) {
 			return true
 		}
@@ -61,4 +65,9 @@ func (w *World) damaged(m *machine) bool {
 		p, ok := w.check.Newest().Partition(s.Log.Topic, s.Log.Partition)
 		return s.Damage != nil && !(ok && slices.ContainsFunc(p.ISR, other))
 	})
+}
+
+// damaged says whether a node that runs does not serve a log.
+func (m *machine) damaged(id storage.LogID) bool {
+	return m.node != nil && slices.ContainsFunc(m.node.Table().Status(), func(s partition.Status) bool { return s.Log == id && s.Damage != nil })
 }

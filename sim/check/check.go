@@ -53,6 +53,8 @@ type Checker struct {
 	// Dropped says that a node has read bytes to send which a failed sync may have
 	// made the page cache forget, before it could know.
 	Dropped bool
+	// Gone says that several faults at once took all that there was of a partition.
+	Gone bool
 	// ReadErrors says that a read may have failed which would succeed again. The
 	// node may take a log for damaged over it, until it is started anew.
 	ReadErrors bool

@@ -140,6 +140,7 @@ func (c *Checker) rises(n *node, was *life, g partition.Glance, p history.Partit
 }
 
 func (c *Checker) damaged(n *node, p history.Partition, what string) {
+	c.Gone = c.Gone || !c.lone() && c.bereft(n, c.names[p])
 	if !c.Rotten && c.ReadErrors {
 		return
 	}
@@ -152,6 +153,26 @@ func (c *Checker) damaged(n *node, p history.Partition, what string) {
 		n.lost = unserved
 		c.Losses++
 	}
+}
+
+// bereft says whether a partition, whose log a node gives up, has others that may be
+// elected, but the disk of each is new or damaged, which the metadata do not say yet.
+func (c *Checker) bereft(n *node, id storage.LogID) bool {
+	part, ok := c.newest.Partition(id.Topic, id.Partition)
+	if !ok || !slices.Contains(part.ISR, n.id) && !slices.Contains(part.ELR, n.id) {
+		return false
+	}
+	others := 0
+	for _, member := range slices.Concat(part.ISR, part.ELR) {
+		o := c.nodes[member-1]
+		if o != n && o.lost == whole && !o.life(id).damaged {
+			return false
+		}
+		if o != n {
+			others++
+		}
+	}
+	return others > 0
 }
 
 // Submitted looks at a job that a node wants done.
