@@ -15,6 +15,9 @@ SEED     ?= 1
 KILLS    ?= 50
 
 # again COMMAND: runs it and, if it fails, says how to run it alone.
+# clocks beyond the bound that reads rest on: reads may be old then, and nothing else
+BEYOND = clock-beyond,kill,isolate,partition,pause
+
 define again
 { $(1); } || { status=$$?; printf '\nTo repeat this: %s\n' '$(1)' >&2; exit $$status; }
 endef
@@ -50,6 +53,7 @@ race: ## every test under the race detector, with the costly assertions
 sim: build ## simulation seeds, of one node and of clusters; from 1,000 on every fault must strike and every mark be reached (SEEDS=1-1000)
 	@$(call again,bin/pawlsim sweep --seeds $(SEEDS))
 	@$(call again,bin/pawlsim sweep --require-marks --nodes 0 --seeds $(SEEDS))
+	@$(call again,bin/pawlsim sweep --once --nodes 0 --faults $(BEYOND) --seeds $(SEEDS))
 
 fuzz: ## every fuzz target in turn (FUZZTIME=20s each)
 	@for file in $$(git ls-files '*_test.go' | xargs grep -lE '^func Fuzz'); do \
