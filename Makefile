@@ -14,10 +14,10 @@ TIME     ?= 30s
 SEED     ?= 1
 KILLS    ?= 50
 
-# again COMMAND: runs it and, if it fails, says how to run it alone.
-# clocks beyond the bound that reads rest on: reads may be old then, and nothing else
+# Clocks beyond the bound that reads rest on: reads may be old then, and nothing else.
 BEYOND = clock-beyond,kill,isolate,partition,pause
 
+# again COMMAND: runs it and, if it fails, says how to run it alone.
 define again
 { $(1); } || { status=$$?; printf '\nTo repeat this: %s\n' '$(1)' >&2; exit $$status; }
 endef
