@@ -139,7 +139,9 @@ func TestHarnessSeesANodeThatForgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found := result.Verdict.Found; len(found[anomaly.Unseen])+len(found[anomaly.LostWrite]) == 0 {
+	// On a slow machine a kill may be the last thing that is seen: then only reads
+	// of before it tell.
+	if found := result.Verdict.Found; len(found[anomaly.Unseen])+len(found[anomaly.LostWrite])+len(found[anomaly.StaleRead]) == 0 {
 		t.Errorf("no write was lost: %s", result)
 	}
 	if found := result.Verdict.Found; len(found[checker.CommitLost]) == 0 {
