@@ -132,16 +132,14 @@ func TestNodeUnderFaults(t *testing.T) {
 func TestHarnessSeesANodeThatForgets(t *testing.T) {
 	t.Parallel()
 	cfg := quick(1, harness.Kill)
-	cfg.TimeLimit, cfg.FaultEvery, cfg.FinalTime = 3*time.Second, 300*time.Millisecond, time.Second
+	cfg.TimeLimit, cfg.FaultEvery = 3*time.Second, 300*time.Millisecond
 	result, err := harness.Run(cfg, harness.Command(func(name string) *exec.Cmd {
 		return node(t, t.TempDir(), name, "sync=false")
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a slow machine a kill may be the last thing that is seen: then only reads
-	// of before it tell.
-	if found := result.Verdict.Found; len(found[anomaly.Unseen])+len(found[anomaly.LostWrite])+len(found[anomaly.StaleRead]) == 0 {
+	if found := result.Verdict.Found; len(found[anomaly.Unseen])+len(found[anomaly.LostWrite]) == 0 {
 		t.Errorf("no write was lost: %s", result)
 	}
 	if found := result.Verdict.Found; len(found[checker.CommitLost]) == 0 {
