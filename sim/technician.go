@@ -29,7 +29,7 @@ func (t *technician) Happen(kernel.What, uint64) {
 		case m.spoiled && len(w.machines) > 1 && !w.hopeless() && !w.alone(m):
 			w.count("operator replaced a disk")
 			m.replaceDisk()
-		case m.node != nil && !m.spoiled && w.damaged(m):
+		case m.node != nil && !m.spoiled && w.helpless(m):
 			w.count("started again after a read error")
 			m.kill()
 		}
@@ -58,8 +58,8 @@ func (w *World) stranded() bool {
 	return slices.ContainsFunc(w.machines, func(m *machine) bool { return m.spoiled && w.alone(m) })
 }
 
-// damaged says whether a node does not serve a log that nobody can give it again.
-func (w *World) damaged(m *machine) bool {
+// helpless says whether a node does not serve a log that nobody can give it again.
+func (w *World) helpless(m *machine) bool {
 	other := func(n metadata.NodeID) bool { return n != m.nodeID() }
 	return slices.ContainsFunc(m.node.Table().Status(), func(s partition.Status) bool {
 		p, ok := w.check.Newest().Partition(s.Log.Topic, s.Log.Partition)

@@ -63,7 +63,7 @@ type Region struct {
 }
 
 // A RegionError says that bytes of a region could not be read when they were to be
-// sent: its disk gives an error, or less than was promised.
+// sent. That a file is shorter by now is none: regions may disappear.
 type RegionError struct {
 	Region Region
 	Err    error

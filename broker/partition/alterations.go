@@ -70,6 +70,7 @@ func (a *Alterations) Altered(t *Table, seq uint64, resp *kmsg.AlterPartitionRes
 		}
 	}
 	var refused []ISRProposal
+	var reason error
 	for _, p := range a.open[seq] {
 		epoch, why := metadata.PartitionEpoch(0), err
 		if answer := answers[place{p.Log.Topic, p.Log.Partition}]; why == nil && answer == nil {
@@ -78,13 +79,13 @@ func (a *Alterations) Altered(t *Table, seq uint64, resp *kmsg.AlterPartitionRes
 			epoch, why = metadata.PartitionEpoch(answer.PartitionEpoch), wire.ErrorOf(answer.ErrorCode)
 		}
 		if t.ISRDecided(p, epoch, why, at, out) {
-			refused = append(refused, p)
+			refused, reason = append(refused, p), why
 		}
 	}
 	delete(a.open, seq)
 	if len(refused) > 0 { // there may be thousands, for one reason
 		out.Lines = append(out.Lines, Line{slog.LevelWarn, "the controller refused ISRs",
-			append(t.partition(refused[0].Log).attrs(), slog.Int("partitions", len(refused)))})
+			append(t.partition(refused[0].Log).attrs(), slog.Int("partitions", len(refused)), slog.String("error", reason.Error()))})
 	}
 }
 

@@ -4,7 +4,6 @@ package partition
 // which it follows, and what it keeps until somebody leads them.
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -189,25 +188,6 @@ func (t *Table) partition(id storage.LogID) *Partition {
 		return nil
 	}
 	return tp.partitions[id.Partition]
-}
-
-// spoil makes the partition refuse everything because of err.
-func (t *Table) spoil(p *Partition, err error, at Moment, out *Out) {
-	if p.damage != nil {
-		return
-	}
-	assert.Reached("partition: damaged")
-	p.damage = err
-	p.replica.Doubt()
-	attrs := append(p.attrs(), slog.String("error", err.Error()))
-	var d *storage.DamageError
-	if errors.As(err, &d) {
-		attrs = append(attrs, slog.String("file", d.File), slog.Int64("position", d.Pos))
-	}
-	out.Lines = append(out.Lines, Line{slog.LevelError, "partition is damaged and not served", attrs})
-	out.Damaged = append(out.Damaged, p.log())
-	t.news(p, false, at, out)
-	t.follow(p, at, out)
 }
 
 // attrs name the partition in a line.

@@ -167,13 +167,10 @@ func (c *Checker) cut(n *node, id storage.LogID, end record.Offset, epoch record
 	l, t := n.life(id), c.truth(id)
 	committed := t.before(epoch)
 	for _, e := range l.ghost.entries {
-		if l.damaged { // it is given up, and is to be got from others
-			break
-		}
 		if e.id.next <= end || e.id.next > committed {
 			continue
 		}
-		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && n.lost == whole {
+		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && n.lost == whole && !l.damaged {
 			c.Violate("what is committed is not cut off", "%s-%d on node %d: cut at %d in epoch %d, committed is what is below %d", l.topic, id.Partition, n.id, end, epoch, committed)
 			break
 		}

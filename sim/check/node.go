@@ -156,7 +156,7 @@ func (c *Checker) damaged(n *node, p history.Partition, what string) {
 }
 
 // bereft says whether a partition, whose log a node gives up, has others that may be
-// elected, but the disk of each is new or damaged, which the metadata do not say yet.
+// elected, but each has lost it or is to give it up, which the metadata do not say yet.
 func (c *Checker) bereft(n *node, id storage.LogID) bool {
 	part, ok := c.newest.Partition(id.Topic, id.Partition)
 	if !ok || !slices.Contains(part.ISR, n.id) && !slices.Contains(part.ELR, n.id) {
@@ -165,7 +165,7 @@ func (c *Checker) bereft(n *node, id storage.LogID) bool {
 	others := 0
 	for _, member := range slices.Concat(part.ISR, part.ELR) {
 		o := c.nodes[member-1]
-		if o != n && o.lost == whole && !o.life(id).damaged {
+		if o != n && o.life(id).holds(c.truth(id), c.truth(id).highWatermark) && !o.life(id).damaged {
 			return false
 		}
 		if o != n {
