@@ -105,6 +105,7 @@ func (c Config) member(rng *rand.Rand) membership.Config {
 func (c Config) office() office.Config {
 	o := office.Config{
 		Node: c.ID, Quorum: c.Quorum, Controller: controller.DefaultConfig(), SnapshotEntries: c.SnapshotEntries,
+		Controllers: c.Controllers,
 	}
 	o.Controller.Node, o.Controller.ClusterID, o.Controller.Broker = c.ID, c.ClusterID, c.Broker
 	if len(c.Controllers) > 0 {

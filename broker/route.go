@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"errors"
 	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker/controller"
 	"github.com/pawlbroker/pawl/broker/forward"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/partition"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
@@ -110,6 +112,9 @@ func (n *Node) forwarded(a forward.Answer) {
 		n.gotProducerIDs(a)
 	case who.again && a.Err == nil:
 		n.created(who.request, a.Response.(*kmsg.CreateTopicsResponse))
+	case errors.Is(a.Err, metadata.ErrNotController) && !who.again:
+		c := &n.cluster
+		n.reply(who.request.Caller, c.office.Leaderless(who.request.Body, n.view(who.request), n.env.Clock.Now(), n.env.Clock.Wall()))
 	case a.Err != nil:
 		n.refuse(who.request.Caller)
 	default:

@@ -47,7 +47,9 @@ const ClusterMetadata = "__cluster_metadata"
 //
 // Behavior:
 //   - Only the active controller knows the answer; another node says
-//     NOT_LEADER_OR_FOLLOWER, and its host sends the request on.
+//     NOT_LEADER_OR_FOLLOWER, and its host sends the request on. While there is
+//     none, any broker says that, leader -1, and what it knows: when it heard of
+//     each voter, but not how far they are.
 //   - Only partition 0 of __cluster_metadata exists.
 //   - Offsets are one past what is meant, as everywhere: the high watermark is
 //     the first that is not committed.
@@ -71,7 +73,7 @@ func (v *View) DescribeQuorum(req *kmsg.DescribeQuorumRequest) *kmsg.DescribeQuo
 		}
 		resp.Topics = append(resp.Topics, t)
 	}
-	if v.Quorum.Leading {
+	if v.knowsQuorum() {
 		resp.Nodes = v.quorumNodes()
 	}
 	return resp
@@ -85,19 +87,21 @@ func (v *View) describeQuorum(topic string, partition int32, unknown error) kmsg
 	switch {
 	case topic != ClusterMetadata || partition != 0:
 		err = unknown
-	case !v.Quorum.Leading:
+	case !v.knowsQuorum():
 		err = fmt.Errorf("%w: this is node %d", metadata.ErrNotQuorumLeader, v.Self)
 	}
 	if err != nil {
 		dp.ErrorCode, dp.ErrorMessage = wire.Code(err), wire.Message(err)
 		return dp
 	}
-	dp.LeaderID, dp.LeaderEpoch, dp.HighWatermark = int32(v.Self), v.Quorum.Term, int64(v.Quorum.Committed)+1
+	dp.LeaderID, dp.LeaderEpoch, dp.HighWatermark = int32(v.Controller), v.Quorum.Term, int64(v.Quorum.Committed)+1
 	for i := range v.Quorum.Members {
 		m := &v.Quorum.Members[i]
 		s := kmsg.NewDescribeQuorumResponseTopicPartitionReplicaState()
 		s.ReplicaID, s.ReplicaDirectoryID = int32(m.Node), m.Directory()
-		s.LogEndOffset = int64(m.Match) + 1
+		if s.LogEndOffset = int64(m.Match) + 1; !v.Quorum.Leading && m.Node != v.Self {
+			s.LogEndOffset = -1
+		}
 		s.LastFetchTimestamp, s.LastCaughtUpTimestamp = int64(m.Heard), int64(m.CaughtUp)
 		if m.Voter {
 			dp.CurrentVoters = append(dp.CurrentVoters, s)
@@ -107,6 +111,10 @@ func (v *View) describeQuorum(topic string, partition int32, unknown error) kmsg
 	}
 	return dp
 }
+
+// knowsQuorum reports whether this broker can say how the quorum is: nobody knows
+// more.
+func (v *View) knowsQuorum() bool { return v.Quorum.Leading || v.Controller == metadata.NoNode }
 
 // quorumNodes is where members of the quorum reach each other, as far as they
 // have registered.

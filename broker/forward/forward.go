@@ -23,8 +23,11 @@ import (
 
 // Config of a Table.
 type Config struct {
-	// Timeout is how long a request waits for a controller to be elected.
+	// Timeout is how long a request waits for a controller to be elected, unless
+	// it has a shorter time limit of its own.
 	Timeout time.Duration
+	// Glance is how long a DescribeQuorum does, which can be answered without.
+	Glance time.Duration
 	// RetryAfter is how long a request waits that was sent to a node that is not
 	// the controller.
 	RetryAfter time.Duration
@@ -32,7 +35,7 @@ type Config struct {
 
 // DefaultConfig waits as long as Kafka's clients do for one request.
 func DefaultConfig() Config {
-	return Config{Timeout: 25 * time.Second, RetryAfter: 20 * time.Millisecond}
+	return Config{Timeout: 25 * time.Second, Glance: 2 * time.Second, RetryAfter: 20 * time.Millisecond}
 }
 
 // Asker is who waits for an answer; what is in it is not this package's
@@ -70,7 +73,8 @@ type waiting struct {
 	asker    Asker
 	request  kmsg.Request  // as it is sent
 	inner    *wire.Request // if request is its Envelope
-	deadline clock.Instant
+	giveUp   clock.Instant // if there is no controller
+	deadline clock.Instant // if the image does not come as far as the answer
 	seq      uint64
 	retryAt  clock.Instant
 	answer   Answer
@@ -92,12 +96,27 @@ func New(cfg Config) *Table { return &Table{cfg: cfg, controller: metadata.NoNod
 
 // Request sends a client's request on.
 func (t *Table) Request(r *wire.Request, asker Asker, now clock.Instant, out *Out) {
-	t.send(&waiting{asker: asker, request: wire.Envelope(r), inner: r, deadline: now.Add(t.cfg.Timeout)}, out)
+	w := &waiting{asker: asker, request: wire.Envelope(r), inner: r, deadline: now.Add(t.cfg.Timeout)}
+	w.giveUp = now.Add(t.patience(r.Body))
+	t.send(w, out)
 }
 
 // Ask sends a request of this broker's own.
 func (t *Table) Ask(req kmsg.Request, asker Asker, now clock.Instant, out *Out) {
-	t.send(&waiting{asker: asker, request: req, deadline: now.Add(t.cfg.Timeout)}, out)
+	w := &waiting{asker: asker, request: req, deadline: now.Add(t.cfg.Timeout)}
+	w.giveUp = w.deadline
+	t.send(w, out)
+}
+
+// patience is how long a client's request waits for a controller.
+func (t *Table) patience(req kmsg.Request) time.Duration {
+	if r, ok := req.(kmsg.TimeoutRequest); ok {
+		return min(max(time.Duration(r.Timeout())*time.Millisecond, 0), t.cfg.Timeout)
+	}
+	if _, ok := req.(*kmsg.DescribeQuorumRequest); ok {
+		return t.cfg.Glance
+	}
+	return t.cfg.Timeout
 }
 
 func (t *Table) send(w *waiting, out *Out) {
@@ -107,7 +126,7 @@ func (t *Table) send(w *waiting, out *Out) {
 
 func (t *Table) try(w *waiting, out *Out) {
 	if t.controller == metadata.NoNode {
-		w.retryAt = w.deadline // or sooner, when there is one
+		w.retryAt = w.giveUp // or sooner, when there is one
 		return
 	}
 	t.seq++
@@ -138,7 +157,7 @@ func (t *Table) Answer(seq uint64, resp any, err error, now clock.Instant, out *
 		response, w.until, err = wire.Unwrap(e, w.inner.Body)
 	}
 	if (err == nil && notController(response)) || code(err) == code(metadata.ErrNotController) {
-		w.retryAt = min(now.Add(t.cfg.RetryAfter), w.deadline)
+		w.retryAt = min(now.Add(t.cfg.RetryAfter), w.giveUp)
 		return
 	}
 	w.answered, w.answer, w.retryAt = true, Answer{w.asker, response, err}, w.deadline
@@ -192,9 +211,9 @@ func (t *Table) Wake(now clock.Instant, out *Out) {
 	for _, w := range t.waiting {
 		switch {
 		case w.seq != 0 || now < w.retryAt:
-		case now >= w.deadline && w.answered:
+		case w.answered:
 			w.until = 0 // the image is far behind; the answer is true all the same
-		case now >= w.deadline:
+		case now >= w.giveUp:
 			w.answered, w.answer = true, Answer{Asker: w.asker, Err: metadata.ErrNotController}
 		default:
 			t.try(w, out)

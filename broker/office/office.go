@@ -27,6 +27,8 @@ type Config struct {
 	Node       metadata.NodeID
 	Quorum     quorum.Config
 	Controller controller.Config
+	// Controllers says where the configured voters are, before they register.
+	Controllers []wire.Peer
 	// SnapshotEntries is how long the metadata log grows before it is replaced
 	// by a snapshot.
 	SnapshotEntries uint64
@@ -79,6 +81,8 @@ type Office struct {
 
 	promises map[metalog.Promise]promise
 	last     metalog.Promise
+
+	leaderless leaderless
 }
 
 // New goes on with the metadata log that was saved.
@@ -114,6 +118,7 @@ func (o *Office) NextWake() clock.Instant {
 func (o *Office) Wake(now clock.Instant, out *Out) {
 	o.log.Wake(now, &o.out)
 	o.settle(now, out)
+	o.watch(now, out)
 	if o.log.Leading() && now >= o.sessions.NextWake() {
 		for _, records := range o.controller.Due(o.log.Scratch(), o.sessions, now) {
 			o.propose([][]metadata.Record{records}, promise{}, now, out)
@@ -294,6 +299,9 @@ func (o *Office) left(deltas []metadata.Delta) {
 // led says who leads the quorum now.
 func (o *Office) led(node metadata.NodeID, now clock.Instant, out *Out) {
 	out.Leader = &node
+	if node != metadata.NoNode {
+		o.found(node, now, out)
+	}
 	if node != o.cfg.Node {
 		o.sessions.Deactivate()
 	} else {

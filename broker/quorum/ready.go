@@ -286,9 +286,12 @@ func (q *Quorum) tell(out *Out) {
 		q.told = is
 		q.warned = q.warned[:0]
 		q.changing, q.joins, q.twins = false, nil, nil
-		if is.Node == q.cfg.ID {
+		switch is.Node {
+		case q.cfg.ID:
 			q.since = q.now
 			q.noteProgress()
+		case NoNode: // the leader spoke for the others
+			q.since = q.now
 		}
 		out.Leader = &is
 	}

@@ -71,10 +71,16 @@ func (q *Quorum) Status(now clock.Instant) Status {
 	return s
 }
 
+// Absence is a voter that was not heard of.
+type Absence struct {
+	Node  NodeID
+	Since clock.Instant // when it was last heard of, or began to be listened for
+}
+
 // Missing returns the voters that were not heard of, or before there is a quorum
 // the configured controllers, by node: so many that nothing can be agreed on, if
 // nobody leads. To a node that follows a leader nobody is missing.
-func (q *Quorum) Missing(now clock.Instant) []NodeID {
+func (q *Quorum) Missing(now clock.Instant) []Absence {
 	patience := q.cfg.electionTimeout()
 	if !q.Leading() {
 		if q.told.Node != NoNode {
@@ -82,10 +88,11 @@ func (q *Quorum) Missing(now clock.Instant) []NodeID {
 		}
 		patience *= 3 // without a leader they are asked only as often as anybody campaigns
 	}
-	var missing []NodeID
+	var missing []Absence
 	note := func(n NodeID, at clock.Instant) {
-		if n != q.cfg.ID && now.Sub(max(at, q.since)) >= patience {
-			missing = append(missing, n)
+		at = max(at, q.since)
+		if n != q.cfg.ID && now.Sub(at) >= patience {
+			missing = append(missing, Absence{n, at})
 		}
 	}
 	if !q.founded() {
@@ -101,5 +108,5 @@ func (q *Quorum) Missing(now clock.Instant) []NodeID {
 			note(m.Node, h.at)
 		}
 	}
-	return slices.Compact(missing)
+	return slices.CompactFunc(missing, func(a, b Absence) bool { return a.Node == b.Node })
 }
