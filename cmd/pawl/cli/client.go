@@ -92,8 +92,19 @@ func (a *App) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 
 // WithAdmin runs f with a connection, and at most the timeout.
 func (a *App) WithAdmin(ctx context.Context, topic string, f func(context.Context, *kadm.Client) error) error {
-	return a.WithClient(ctx, topic, func(ctx context.Context, client *kgo.Client) error { return f(ctx, kadm.NewClient(client)) })
+	return a.WithClient(ctx, topic, func(ctx context.Context, client *kgo.Client) error { return f(ctx, a.Admin(client)) })
 }
+
+// Admin is kadm's client, whose requests have a time limit of their own: a broker
+// that cannot have them done in time says why before the client gives up.
+func (a *App) Admin(client *kgo.Client) *kadm.Client {
+	admin := kadm.NewClient(client)
+	admin.SetTimeoutMillis(a.LimitMillis())
+	return admin
+}
+
+// LimitMillis is the time limit of a request, three quarters of the timeout.
+func (a *App) LimitMillis() int32 { return int32(max(a.timeout.Milliseconds()*3/4, 1)) }
 
 // WithClient is WithAdmin for requests that kadm lacks.
 func (a *App) WithClient(ctx context.Context, topic string, f func(context.Context, *kgo.Client) error) error {
@@ -117,7 +128,7 @@ func (a *App) Watch(ctx context.Context, topic string, f func(context.Context, *
 	defer client.Close()
 	for pause := watchFirst; ; pause = min(2*pause, watchLast) {
 		once, cancel := context.WithTimeout(ctx, a.timeout.Duration)
-		done, err := f(once, kadm.NewClient(client))
+		done, err := f(once, a.Admin(client))
 		cancel()
 		if err != nil || done {
 			return a.explain(err, topic)
@@ -164,6 +175,8 @@ func (a *App) explain(err error, topic string) error {
 		return fmt.Errorf("interrupted: %w", err)
 	case errors.As(err, &broker):
 		return fmt.Errorf("%sthe broker at %s answers %w: %s", prefix(topic), where, err, advice(broker))
+	case errors.As(err, &dial) && dial.Op != "dial" && dial.Timeout():
+		return fmt.Errorf("no answer from %s (%w): try again, give a longer --timeout, or look at pawl cluster health", where, err)
 	case errors.As(err, &dial), strings.Contains(err.Error(), "dial"):
 		return fmt.Errorf("no broker at %s (%w): start one with pawl serve, or name one with --brokers or PAWL_BROKERS", where, err)
 	}

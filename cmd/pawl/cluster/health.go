@@ -55,7 +55,7 @@ acks=all needs; voters that are silent; nodes that are fenced; replicas that lag
 				if err != nil {
 					return err
 				}
-				least, err := s.minISR(ctx, kadm.NewClient(client))
+				least, err := s.minISR(ctx, a.Admin(client))
 				if err != nil {
 					return err
 				}
@@ -121,11 +121,27 @@ func (s *state) minISR(ctx context.Context, admin *kadm.Client) (map[string]int,
 	return least, nil
 }
 
+// undecided is what it means that nobody leads the quorum.
+func (s *state) undecided(now time.Time) string {
+	text := "nobody decides: too few voters can reach each other"
+	if s.quorum != nil {
+		var silent int
+		for _, m := range s.quorum.voters {
+			if s.quorum.silence(m, now) != "" {
+				silent++
+			}
+		}
+		n := len(s.quorum.voters)
+		text += fmt.Sprintf(", %d of %d are silent and %d are needed", silent, n, n/2+1)
+	}
+	return text + "; what else is said here may be out of date"
+}
+
 // problems are what is wrong, the worst first. least is the topics'
 // min.insync.replicas.
 func (s *state) problems(least map[string]int, now time.Time) (found []problem) {
-	if s.controller < 0 || s.quorum != nil && s.quorum.leader < 0 {
-		found = append(found, problem{Kind: noController, Text: "nobody decides: too few voters can reach each other"})
+	if s.controller < 0 || s.leaderless() {
+		found = append(found, problem{Kind: noController, Text: s.undecided(now)})
 	}
 	about := func(kind string, p *kadm.PartitionDetail, text string) {
 		found = append(found, problem{Kind: kind, Topic: p.Topic, Partition: &p.Partition, Text: text})
@@ -142,11 +158,7 @@ func (s *state) problems(least map[string]int, now time.Time) (found []problem) 
 	}
 	if s.quorum != nil {
 		for _, m := range s.quorum.voters {
-			if ago := now.Sub(time.UnixMilli(m.fetched)); !m.leader && s.quorum.leader >= 0 && (m.fetched < 0 || ago > silentAfter) {
-				text := "it has not been heard of by the leader of the metadata quorum"
-				if m.fetched >= 0 {
-					text = fmt.Sprintf("it was last heard of %v ago", ago.Round(time.Second))
-				}
+			if text := s.quorum.silence(m, now); text != "" {
 				found = append(found, problem{Kind: voterSilent, Node: &m.id, Text: text})
 			}
 		}

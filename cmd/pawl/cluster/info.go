@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -20,6 +21,7 @@ type told struct {
 	Nodes           []int32 `json:"nodes"`
 	Fenced          []int32 `json:"fenced"`
 	Voters          []int32 `json:"voters"`
+	SilentVoters    []int32 `json:"silentVoters"` // not heard of for 5 s
 	Topics          int     `json:"topics"`
 	Partitions      int     `json:"partitions"`
 	Leaderless      int     `json:"leaderless"`
@@ -37,13 +39,19 @@ func info(a *cli.App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				t := s.tell()
+				now := time.Now()
+				t := s.tell(now)
 				return a.Print(t, func(w io.Writer) {
 					cli.Row(w, "cluster", t.ClusterID)
 					cli.Row(w, "controller", controllerText(t))
 					cli.Row(w, "nodes", fmt.Sprintf("%s (%d fenced)", list(t.Nodes), len(t.Fenced)))
 					if len(t.Voters) > 0 {
-						cli.Row(w, "voters", list(t.Voters))
+						cli.Row(w, "voters", fmt.Sprintf("%s (%d silent)", list(t.Voters), len(t.SilentVoters)))
+						for _, m := range s.quorum.voters {
+							if text := s.quorum.silence(m, now); text != "" {
+								cli.Row(w, fmt.Sprintf("voter %d", m.id), text)
+							}
+						}
 					}
 					cli.Row(w, "topics", t.Topics)
 					cli.Row(w, "partitions", fmt.Sprintf("%d (%d without leader, %d under-replicated, %d moving)", t.Partitions, t.Leaderless, t.UnderReplicated, t.Moving))
@@ -56,16 +64,16 @@ func info(a *cli.App) *cobra.Command {
 func controllerText(t told) string {
 	switch {
 	case t.Controller < 0:
-		return "none"
+		return "none: nothing is decided, and what is said of nodes and partitions may be out of date"
 	case t.Epoch < 0:
 		return fmt.Sprintf("node %d", t.Controller)
 	}
 	return fmt.Sprintf("node %d, epoch %d", t.Controller, t.Epoch)
 }
 
-func (s *state) tell() told {
+func (s *state) tell(now time.Time) told {
 	t := told{
-		ClusterID: s.id, Controller: s.controller, Epoch: -1, Nodes: []int32{}, Fenced: []int32{}, Voters: []int32{},
+		ClusterID: s.id, Controller: s.controller, Epoch: -1, Nodes: []int32{}, Fenced: []int32{}, Voters: []int32{}, SilentVoters: []int32{},
 		Topics: s.topics, Partitions: len(s.partitions),
 	}
 	for _, b := range s.brokers {
@@ -78,6 +86,9 @@ func (s *state) tell() told {
 		t.Epoch = s.quorum.epoch
 		for _, m := range s.quorum.voters {
 			t.Voters = append(t.Voters, m.id)
+			if s.quorum.silence(m, now) != "" {
+				t.SilentVoters = append(t.SilentVoters, m.id)
+			}
 		}
 	}
 	for i := range s.partitions {
@@ -91,6 +102,9 @@ func (s *state) tell() told {
 	}
 	for _, partitions := range s.moving {
 		t.Moving += len(partitions)
+	}
+	if t.Controller < 0 {
+		t.Epoch = -1
 	}
 	return t
 }
@@ -122,8 +136,11 @@ func nodes(a *cli.App) *cobra.Command {
 					cli.Row(w, "NODE", "ADDRESS", "RACK", "STATE", "ROLE", "LEADS", "REPLICAS", "IN SYNC")
 					for _, l := range lines {
 						state := "serving"
-						if l.Fenced {
+						switch {
+						case l.Fenced:
 							state = "fenced"
+						case s.leaderless():
+							state = "unknown" // nobody would fence it
 						}
 						cli.Row(w, l.Node, l.Address, orDash(l.Rack), state, l.Role, l.Leads, l.Replicas, l.InSync)
 					}

@@ -40,7 +40,7 @@ becomes the leader where it is in sync; else exits with 1.`,
 				odd := s.strays()
 				failed := 0
 				if rebalance && len(odd) > 0 {
-					if failed, err = preferred(ctx, kadm.NewClient(client), odd); err != nil {
+					if failed, err = preferred(ctx, a.Admin(client), odd); err != nil {
 						return err
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -81,11 +82,42 @@ func look(ctx context.Context, client *kgo.Client) (*state, error) {
 			all.Add(p.Topic, p.Partition)
 		}
 	}
+	if s.quorum, err = lookQuorum(ctx, client); err != nil {
+		return nil, err
+	}
+	if s.leaderless() {
+		s.controller = -1 // any broker may be named that takes what is for the controller
+	}
 	if s.moving, err = admin.ListPartitionReassignments(ctx, all); err != nil {
 		return nil, err
 	}
-	s.quorum, err = lookQuorum(ctx, client)
-	return s, err
+	return s, nil
+}
+
+// leaderless reports whether it is known that nobody decides.
+func (s *state) leaderless() bool { return s.quorum != nil && s.quorum.leader < 0 }
+
+// silence is what to say of a voter that was not heard of for long; empty of one
+// that was.
+func (q *quorum) silence(m member, now time.Time) string {
+	where := "it"
+	if m.addr != "" {
+		where = "it, at " + m.addr + ","
+	}
+	by := "the leader of the metadata quorum"
+	if q.leader < 0 {
+		by = "the node that was asked"
+	}
+	ago := now.Sub(time.UnixMilli(m.fetched))
+	switch {
+	case m.leader:
+		return ""
+	case m.fetched < 0:
+		return fmt.Sprintf("%s has not been heard of by %s", where, by)
+	case ago > silentAfter:
+		return fmt.Sprintf("%s was last heard of %v ago by %s", where, ago.Round(time.Second), by)
+	}
+	return ""
 }
 
 func (s *state) describe(ctx context.Context, client *kgo.Client) error {

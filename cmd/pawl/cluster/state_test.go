@@ -31,7 +31,7 @@ func TestProblemsAreToldTheWorstFirst(t *testing.T) {
 			detail("c", 0, 3, ids(3), ids(3)),          // fewer replicas than are asked for, all of them in sync
 		},
 		moving: kadm.ListPartitionReassignmentsResponses{"b": {1: {Topic: "b", Partition: 1, AddingReplicas: ids(3)}}},
-		quorum: &quorum{leader: 1, voters: []member{{id: 1, leader: true, fetched: -1}, {id: 2, fetched: 988_000}, {id: 3, fetched: 999_000}, {id: 4, fetched: -1}}},
+		quorum: &quorum{leader: 1, voters: []member{{id: 1, leader: true, fetched: -1}, {id: 2, fetched: 988_000, addr: "h:9"}, {id: 3, fetched: 999_000}, {id: 4, fetched: -1}}},
 	}
 	var got []string
 	for _, p := range s.problems(map[string]int{"a": 2, "b": 2, "c": 2}, now) {
@@ -47,7 +47,7 @@ func TestProblemsAreToldTheWorstFirst(t *testing.T) {
 	want := []string{
 		"no-leader a/2: replicas 2, in sync were 2: start one of those",
 		"under-min-isr b/0: 1 in sync (1), acks=all needs 2: records are refused",
-		"voter-silent node 2: it was last heard of 12s ago",
+		"voter-silent node 2: it, at h:9, was last heard of 12s ago by the leader of the metadata quorum",
 		"voter-silent node 4: it has not been heard of by the leader of the metadata quorum",
 		"node-fenced node 2: it serves nobody: it is down, or cannot reach the controller",
 		"under-replicated a/1: not in sync: 2",
@@ -61,7 +61,8 @@ func TestProblemsAreToldTheWorstFirst(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 	s = &state{controller: 2, quorum: &quorum{leader: -1, voters: []member{{id: 1, fetched: -1}}}}
-	if found := s.problems(nil, now); len(found) != 1 || found[0].Kind != noController {
+	if found := s.problems(nil, now); len(found) != 2 || found[0].Kind != noController || found[1].Kind != voterSilent ||
+		!strings.Contains(found[0].Text, "1 of 1 are silent and 1 are needed") || found[1].Text != "it has not been heard of by the node that was asked" {
 		t.Errorf("%+v", found)
 	}
 }
