@@ -271,8 +271,8 @@ var errCheckpoint = errors.New("malformed checkpoint")
 func (s *Store) decode(b []byte) (captured, error) {
 	r := &reader{b: b}
 	version := r.u32()
-	if version != checkpointVersion && version != 1 {
-		return captured{}, fmt.Errorf("%w: version %d, want %d", errCheckpoint, version, checkpointVersion)
+	if version < 1 || version > checkpointVersion {
+		return captured{}, fmt.Errorf("%w: version %d, this pawl reads 1 to %d: start the one that wrote it", errCheckpoint, version, checkpointVersion)
 	}
 	c := captured{interval: r.u64(), seq: journal.Seq(r.u64()), last: uint64(r.u64())}
 	s.volume = &volume{s.fs, c.interval}

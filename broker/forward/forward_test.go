@@ -3,6 +3,7 @@ package forward
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -174,5 +175,31 @@ func TestOwnQuestionsAreAskedAsTheyAre(t *testing.T) {
 	d.tab.Answer(c.Seq, kmsg.NewPtrAllocateProducerIDsResponse(), nil, d.now, &d.out)
 	if a := d.answers(1)[0]; a.Asker != "ids" {
 		t.Errorf("answer %+v", a)
+	}
+}
+
+// A request has its own time limit to find a controller, and DescribeQuorum a
+// glance; what is asked for without a limit has the table's.
+func TestARequestWaitsNoLongerForAControllerThanItSays(t *testing.T) {
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.TimeoutMillis = 3000
+	for _, x := range []struct {
+		body kmsg.Request
+		want time.Duration
+	}{
+		{create, 3 * time.Second},
+		{kmsg.NewPtrDescribeQuorumRequest(), DefaultConfig().Glance},
+		{kmsg.NewPtrUnregisterBrokerRequest(), DefaultConfig().Timeout},
+	} {
+		d := open(t)
+		d.tab.Request(&wire.Request{Body: x.body, Peer: wire.NoPeer}, "a", d.now, &d.out)
+		if at := d.tab.NextWake(); at != clock.Instant(x.want) {
+			t.Errorf("%T gives up at %v, want %v", x.body, at, x.want)
+		}
+		d.now = clock.Instant(x.want)
+		d.tab.Wake(d.now, &d.out)
+		if a := d.answers(1)[0]; !errors.Is(a.Err, metadata.ErrNotController) {
+			t.Errorf("answer %+v", a)
+		}
 	}
 }

@@ -108,7 +108,7 @@ func parseIdentity(text []byte) (Identity, error) {
 		}
 	}
 	if v := values["version"]; v != metaVersion {
-		return Identity{}, fmt.Errorf("%w: %s has version %q, want %s", ErrDirectory, metaName, v, metaVersion)
+		return Identity{}, fmt.Errorf("%w: %s has version %q, this pawl reads %s: start the one that wrote it", ErrDirectory, metaName, v, metaVersion)
 	}
 	node, err := strconv.ParseInt(values["node.id"], 10, 32)
 	if err != nil || values["cluster.id"] == "" || values["directory.id"] == "" {

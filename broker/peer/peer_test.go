@@ -281,7 +281,8 @@ func TestStrangersRefuseEachOtherAndBothSaySo(t *testing.T) {
 		protocol bool
 	}{
 		"another cluster": {wire.PeerHello{ClusterID: "other", Node: 2}, 2, `is of cluster`, "node refused", true},
-		"own id":          {wire.PeerHello{ClusterID: "cluster", Node: 1}, 2, "both sides are node 1", "node refused", true},
+		"own id":          {wire.PeerHello{ClusterID: "cluster", Node: 1, Incarnation: metadata.IncarnationID{7}}, 2, "both sides are node 1", "node refused", true},
+		"itself":          {wire.PeerHello{ClusterID: "cluster", Node: 1}, 2, "node 1 called itself: it listens where --controllers has another node", "node refused", true},
 		"another node":    {wire.PeerHello{ClusterID: "cluster", Node: 3}, 2, "is node 3, not 2", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -86,7 +86,9 @@ func (c *conn) greet() error {
 func refusal(self, hello *wire.PeerHello) string {
 	switch {
 	case hello.ClusterID != self.ClusterID:
-		return fmt.Sprintf("node %d is of cluster %q, node %d of cluster %q", hello.Node, hello.ClusterID, self.Node, self.ClusterID)
+		return fmt.Sprintf("node %d is of cluster %q, node %d of cluster %q: give all nodes the same --controllers, of which a fresh directory makes its id, or the same --cluster-id", hello.Node, hello.ClusterID, self.Node, self.ClusterID)
+	case hello.Node == self.Node && hello.Incarnation == self.Incarnation:
+		return fmt.Sprintf("node %d called itself: it listens where --controllers has another node", self.Node)
 	case hello.Node == self.Node:
 		return fmt.Sprintf("both sides are node %d: every node needs a node id of its own", self.Node)
 	case hello.Node < 0:

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pawlbroker/pawl/broker"
+	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
 
@@ -29,7 +30,9 @@ func openPeers(t testing.TB, cfg Config, on func(broker.Env, broker.Event)) *pee
 	}
 	d.nodes = l.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- d.ServePeers(l, wire.PeerHello{ClusterID: "cluster", Node: 1}, d.host.Post) }()
+	go func() {
+		served <- d.ServePeers(l, wire.PeerHello{ClusterID: "cluster", Node: 1, Incarnation: itself}, d.host.Post)
+	}()
 	t.Cleanup(func() {
 		d.Close()
 		if err := <-served; !errors.Is(err, ErrClosed) {
@@ -147,6 +150,9 @@ func TestForwardedRequestsAreAnsweredInTheirEnvelopes(t *testing.T) {
 	}
 }
 
+// itself names the process whose door it is.
+var itself = metadata.IncarnationID{7}
+
 func TestStrangersAreToldWhyTheyAreRefused(t *testing.T) {
 	for name, x := range map[string]struct {
 		hello wire.PeerHello
@@ -154,6 +160,7 @@ func TestStrangersAreToldWhyTheyAreRefused(t *testing.T) {
 	}{
 		"another cluster": {wire.PeerHello{ClusterID: "other", Node: 2}, `node 2 is of cluster "other", node 1 of cluster "cluster"`},
 		"own id":          {wire.PeerHello{ClusterID: "cluster", Node: 1}, "both sides are node 1"},
+		"itself":          {wire.PeerHello{ClusterID: "cluster", Node: 1, Incarnation: itself}, "node 1 called itself: it listens where --controllers has another node"},
 		"no id":           {wire.PeerHello{ClusterID: "cluster", Node: -1}, "no node has the id -1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -98,6 +98,9 @@ func encode(payload []byte) []byte {
 
 // Decode checks a file's bytes and returns its contents.
 func Decode(b []byte) ([]byte, error) {
+	if n := len(magic) - 1; len(b) >= headerSize && string(b[:n]) == magic[:n] && b[n] != magic[n] {
+		return nil, fmt.Errorf("version %q of its format, this pawl reads %q: start the one that wrote it", b[n:n+1], magic[n:])
+	}
 	if len(b) < headerSize || string(b[:len(magic)]) != magic {
 		return nil, errors.New("no checkpoint header")
 	}

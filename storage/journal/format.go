@@ -90,6 +90,14 @@ func decodeFileHeader(b []byte) (seq Seq, first uint64, ok bool) {
 	return Seq(binary.BigEndian.Uint64(b[fileSeqAt:])), binary.BigEndian.Uint64(b[fileFirstAt:]), true
 }
 
+// headerFault is what is wrong with a file's header.
+func headerFault(b []byte) string {
+	if n := len(fileMagic) - 1; len(b) >= sectorSize && string(b[:n]) == fileMagic[:n] && b[n] != fileMagic[n] {
+		return fmt.Sprintf("version %q of its format, this pawl reads %q: start the one that wrote it", b[n:n+1], fileMagic[n:])
+	}
+	return "journal file header is damaged"
+}
+
 // startsGroup reports whether a sector looks like the start of a group of seq.
 func startsGroup(sector []byte, seq Seq) bool {
 	return len(sector) >= groupHeader && binary.BigEndian.Uint32(sector) == groupMagic &&

@@ -183,7 +183,7 @@ func (s *scanner) file(seq Seq, first, last bool) (more bool, err error) {
 		s.end.stillborn = seq
 		return false, nil
 	case !ok:
-		return false, damage(s.dir, seq, 0, "journal file header is damaged")
+		return false, damage(s.dir, seq, 0, headerFault(buf))
 	case first:
 		s.end.Next = number
 	case s.end.Next != number:

@@ -148,7 +148,11 @@ func (s *state) problems(least map[string]int, now time.Time) (found []problem) 
 	}
 	for i := range s.partitions {
 		if p := &s.partitions[i]; p.Leader < 0 {
-			about(noLeader, p, fmt.Sprintf("replicas %s, in sync were %s: start one of those", list(p.Replicas), list(p.ISR)))
+			text := fmt.Sprintf("replicas %s, in sync were %s: start one of those", list(p.Replicas), list(p.ISR))
+			if len(p.ISR) == 0 {
+				text = fmt.Sprintf("replicas %s: start those that were in sync last", list(p.Replicas))
+			}
+			about(noLeader, p, text)
 		}
 	}
 	for i := range s.partitions {

@@ -156,5 +156,9 @@ func (s *Serve) doubts() (lines []string) {
 	if n := len(s.Controllers); n > 0 && n%2 == 0 {
 		lines = append(lines, fmt.Sprintf("%d controllers survive the loss of no more of them than %d do: name an odd number", n, n-1))
 	}
+	if least := s.Broker.Int("min.insync.replicas"); least > int64(s.DefaultReplicationFactor) && least > 1 {
+		lines = append(lines, fmt.Sprintf("min.insync.replicas is %d and default.replication.factor %d: a topic with fewer replicas than the former needs all of them in sync for acks=all",
+			least, s.DefaultReplicationFactor))
+	}
 	return lines
 }
