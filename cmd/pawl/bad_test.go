@@ -43,6 +43,16 @@ func (d *developed) logged(text string) {
 	}
 }
 
+// peerPort is where a node listens for nodes.
+func (d *developed) peerPort(node int) string {
+	d.t.Helper()
+	_, rest, ok := strings.Cut(d.log.text(), fmt.Sprintf(",%d@127.0.0.1:", node)) // in --controllers
+	if !ok || len(rest) < 5 {
+		d.t.Fatalf("no node says where node %d listens", node)
+	}
+	return rest[:5]
+}
+
 // TestQuorumLostIsToldByName: with one of three voters left everything that can be
 // asked is answered in time, and says who is missing; so does the log, also when
 // it is over.
@@ -65,9 +75,11 @@ func quorumLost(t *testing.T, nodes int) {
 	}
 	d.Brokers = d.Brokers[:left]
 	d.logged("no active controller: nothing is decided until more than half of the voters reach each other")
-	d.logged("not_heard_of=")
+	for n := left + 1; n <= nodes; n++ {
+		d.logged(fmt.Sprintf("%d@127.0.0.1:%s for 3", n, d.peerPort(n)))
+	}
 	d.until(fmt.Sprintf("%d of %d are silent and %d are needed", nodes-left, nodes, nodes/2+1), "cluster", "health")
-	says(t, "health", d.fails("cluster", "health"), append(dead, "no-controller", "at 127.0.0.1:", "was last heard of")...)
+	says(t, "health", d.fails("cluster", "health"), append(dead, "no-controller", "at 127.0.0.1:", "heard of", "by the node that was asked")...)
 	says(t, "info", d.ok("", "cluster", "info"), "controller  none", fmt.Sprintf("(%d silent)", nodes-left), fmt.Sprintf("voter %d", nodes))
 	says(t, "nodes", d.ok("", "cluster", "nodes"), "unknown")
 	says(t, "voters", d.ok("", "cluster", "voters"), "voter", "ago")

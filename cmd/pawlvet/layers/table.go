@@ -29,7 +29,7 @@ var may = map[string]string{
 	"broker/quorum":     "storage/assert broker/clock",
 	"broker/metalog":    "storage/assert broker/clock broker/metadata broker/quorum",
 	"broker/membership": "storage/assert broker/clock broker/metadata broker/wire",
-	"broker/office":     "storage/record broker/clock broker/controller broker/metadata broker/metalog broker/quorum broker/wire",
+	"broker/office":     "storage/assert storage/record broker/clock broker/controller broker/metadata broker/metalog broker/quorum broker/wire",
 	"broker/forward":    "storage/assert broker/clock broker/metadata broker/wire",
 
 	// The switchboard, and the real host.
