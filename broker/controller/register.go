@@ -151,7 +151,7 @@ func (s *sequence) displaced(r *registration, old *metadata.Broker) []metadata.R
 	wiped := old != nil && r.Directory != old.Directory && old.Directory != [16]byte{}
 	var records []metadata.Record
 	for p := range s.image.PartitionsOf(r.Node) {
-		single := len(origin(p)) == 1
+		single := len(origin(p)) == 1 && len(without(slices.Concat(p.ISR, p.ELR), node)) == 0
 		unfit := wiped || !single && (r.isDamaged(p) || !r.clean && s.mayLose(p))
 		if single && !unfit {
 			continue

@@ -334,7 +334,7 @@ func (w *replicationModel) register(t *rapid.T, n metadata.NodeID) {
 	for _, d := range damaged {
 		// What the only replica has lost is lost.
 		id := partitionID{d.Topic, d.Index}
-		if p, _ := w.image().Partition(d.Topic, d.Index); len(origin(p)) == 1 && slices.Contains(slices.Concat(p.ISR, p.ELR), n) {
+		if p, _ := w.image().Partition(d.Topic, d.Index); len(origin(p)) == 1 && slices.Equal(slices.Concat(p.ISR, p.ELR), []metadata.NodeID{n}) {
 			w.acked[id] = w.acked[id][:min(len(w.acked[id]), len(node.logs[id]))]
 		}
 	}
