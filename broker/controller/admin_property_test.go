@@ -18,13 +18,17 @@ type adminMachine struct {
 	m    metadata.Image
 	rng  *rand.Rand
 	want map[partitionName][]metadata.NodeID // replicas that were asked for last
+	// before are the replicas that a cancel gives back: those there were when
+	// nothing was under way.
+	before map[partitionName][]metadata.NodeID
 	// join has caught up, and fenced was fenced, just now.
 	join, fenced metadata.NodeID
 }
 
 func TestAdminRequestsKeepTheImageSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &adminMachine{c: New(DefaultConfig()), rng: drawRNG(t), want: map[partitionName][]metadata.NodeID{}, join: metadata.NoNode, fenced: metadata.NoNode}
+		s := &adminMachine{c: New(DefaultConfig()), rng: drawRNG(t), want: map[partitionName][]metadata.NodeID{}, before: map[partitionName][]metadata.NodeID{},
+			join: metadata.NoNode, fenced: metadata.NoNode}
 		var records []metadata.Record
 		for n := range rapid.IntRange(1, 6).Draw(t, "brokers") {
 			records = append(records, &metadata.RegisterBroker{
@@ -49,6 +53,7 @@ func TestAdminRequestsKeepTheImageSound(t *testing.T) {
 			"hand over":   s.handOver,
 			"":            s.check,
 		})
+		s.end(t)
 	})
 }
 
@@ -107,10 +112,14 @@ func (s *adminMachine) create(t *rapid.T) {
 		var placed [][]metadata.NodeID
 		for p := range s.m.Partitions(created.TopicID) {
 			placed = append(placed, p.Replicas)
-			s.want[partitionName{topic.Topic, p.Index}] = p.Replicas
+			s.created(topic.Topic, p)
 		}
 		checkPlaced(t, s.m, placed, int(topic.ReplicationFactor))
 	}
+}
+
+func (s *adminMachine) created(topic string, p *metadata.Partition) {
+	s.want[partitionName{topic, p.Index}], s.before[partitionName{topic, p.Index}] = p.Replicas, p.Replicas
 }
 
 func (s *adminMachine) delete(t *rapid.T) {
@@ -133,7 +142,7 @@ func (s *adminMachine) grow(t *rapid.T) {
 		if p.Index < topic.Partitions {
 			continue
 		}
-		s.want[partitionName{topic.Name, p.Index}] = p.Replicas
+		s.created(topic.Name, p)
 		if len(p.Replicas) != replicas {
 			t.Fatalf("partition %d has %d replicas, the first %d", p.Index, len(p.Replicas), replicas)
 		}
@@ -208,10 +217,11 @@ func (s *adminMachine) reassign(t *rapid.T) {
 
 func (s *adminMachine) cancel(t *rapid.T) {
 	topic, p := s.drawPartition(t)
-	before := origin(p)
+	name := partitionName{topic.Name, p.Index}
+	before := ordered(p.Replicas, s.before[name])
 	switch code := s.alter(t, topic, p, nil); {
 	case code == 0 && p.Reassigning():
-		s.want[partitionName{topic.Name, p.Index}] = before
+		s.want[name] = before
 	case code != 85 && code != 39 || (code == 85) == p.Reassigning():
 		t.Fatalf("error %d of %v", code, p)
 	}
@@ -367,11 +377,15 @@ func (s *adminMachine) checkChange(t *rapid.T, before metadata.Image, old, p *me
 func (s *adminMachine) check(t *rapid.T) {
 	for topic := range s.m.Topics() {
 		for p := range s.m.Partitions(topic.ID) {
-			if want := s.want[partitionName{topic.Name, p.Index}]; !slices.Equal(goal(p), want) {
+			name := partitionName{topic.Name, p.Index}
+			if want := s.want[name]; !slices.Equal(goal(p), want) {
 				t.Fatalf("%v is to have %v", p, want)
 			}
-			if !p.Reassigning() && len(p.Replicas) != len(goal(p)) {
-				t.Fatalf("%v", p)
+			if !p.Reassigning() {
+				s.before[name] = p.Replicas
+			}
+			if before := s.before[name]; len(origin(p)) != len(before) || len(without(before, origin(p))) > 0 {
+				t.Fatalf("%v had %v", p, before)
 			}
 			if len(p.ISR) >= s.m.EffectiveMinISR(p) && len(p.ELR) > 0 {
 				t.Fatalf("%v has eligible leaders beside enough in-sync replicas", p)
@@ -395,3 +409,35 @@ func (s *adminMachine) check(t *rapid.T) {
 		t.Fatalf("the image's records make another: %v", err)
 	}
 }
+
+// end has everybody live and catch up, and time pass: then every partition has the
+// replicas that were asked for last, or, if that was cancelled, those from before.
+func (s *adminMachine) end(t *rapid.T) {
+	for n := range metadata.NodeID(6) {
+		if b, ok := s.m.Broker(n); ok && b.Fenced {
+			s.heartbeat(t, b, false)
+		}
+	}
+	for range 3 {
+		for topic := range s.m.Topics() {
+			for p := range s.m.Partitions(topic.ID) {
+				for _, n := range p.Replicas {
+					if p, _ := s.m.Partition(p.Topic, p.Index); p.Leader != metadata.NoNode && active(s.m, n) && slices.Contains(p.Replicas, n) {
+						s.join = n
+						s.alterISR(t, p, append(without(p.ISR, []metadata.NodeID{n}), n))
+					}
+				}
+			}
+		}
+		s.join = metadata.NoNode
+		s.apply(t, s.c.Finish(s.m, slices.Collect(s.m.Reassigning())).Records)
+	}
+	s.check(t)
+	for p := range s.m.Reassigning() {
+		if p.Leader != metadata.NoNode && !slices.ContainsFunc(p.Replicas, s.away) {
+			t.Fatalf("%v is not done", p)
+		}
+	}
+}
+
+func (s *adminMachine) away(n metadata.NodeID) bool { return !active(s.m, n) }

@@ -21,15 +21,16 @@ import (
 //   - The reassignment is done as soon as all replicas that stay are in sync,
 //     which may be at once. It is not throttled.
 //   - Another reassignment takes the place of one that is under way: replicas
-//     that it was bringing in, and that are not wanted any more, go at once,
-//     unless fewer than min.insync.replicas would be left that have everything
-//     that was committed; the ones from before stay until it is done. Kafka keeps
-//     the former as well.
+//     that it was bringing in, and that are not wanted any more, are given up. They
+//     go at once unless they are in sync: then after a moment, in which they could
+//     still be serving reads, and not before min.insync.replicas without them have
+//     everything that was committed. The ones from before stay until it is done.
+//     Kafka keeps the former as well.
 //   - Null replicas cancel what is under way, which gives back the replicas from
-//     before; without, NO_REASSIGNMENT_IN_PROGRESS.
-//     Where those that are in sync have to stay for a while, what was cancelled is
-//     listed as under way until all from before are. Kafka refuses that with
-//     INVALID_REPLICA_ASSIGNMENT, but only if none would be left.
+//     before; without, NO_REASSIGNMENT_IN_PROGRESS. What is given up is listed as
+//     under way until it is gone, and to cancel that again changes nothing. Kafka
+//     has nothing under way once it is cancelled, and refuses what would leave none
+//     in sync, with INVALID_REPLICA_ASSIGNMENT.
 //   - A leader that is to go stays until another leads, and for a moment after
 //     that.
 //
@@ -91,27 +92,27 @@ func (b *batch) reassign(name partitionName, replicas []int32, sameNumber bool) 
 			return fmt.Errorf("%w: %d, but the partition has %d and is to keep it", metadata.ErrInvalidReplicationFactor, len(target), n)
 		}
 	}
-	q := reassigned(p, target, int(t.Config(b.broker()).MinInSyncReplicas))
-	if q := b.change(p, q, online); q != nil {
+	if q := b.change(p, b.reassigned(p, target), online); q != nil {
 		return b.add(q)
 	}
 	return nil
 }
 
 // reassigned is p on its way to the replicas that it is to have in the end, for
-// change to make something of. Of those that are to go, the ones that have
-// everything that was committed stay until then, if without them there would be
-// fewer than minInSync of those.
-func reassigned(p *metadata.Partition, target []metadata.NodeID, minInSync int) metadata.Partition {
+// change to make something of. Of those that were being brought in and are not
+// wanted any more, the ones that may have led a moment ago stay for now; and also
+// those that have everything that was committed, if without them too few did.
+func (b *batch) reassigned(p *metadata.Partition, target []metadata.NodeID) metadata.Partition {
 	q, before := *p, origin(p)
-	q.Adding, q.Removing = without(target, before), without(before, target)
-	dropped := without(p.Replicas, slices.Concat(target, q.Removing))
-	whole := ordered(p.Replicas, slices.Concat(p.ISR, p.ELR))
-	if len(without(whole, dropped)) < min(minInSync, len(target)) {
-		q.Removing = slices.Concat(q.Removing, ordered(dropped, whole))
-		dropped = without(dropped, whole)
+	adding, removing := without(target, before), without(before, target)
+	gone := without(p.Replicas, slices.Concat(target, removing))
+	kept := slices.DeleteFunc(ordered(gone, p.ISR), func(n metadata.NodeID) bool { return !b.lives(n) })
+	if tooFewWithout(b.image, p, gone, target) {
+		kept = ordered(gone, slices.Concat(p.ISR, p.ELR))
 	}
+	gone = without(gone, kept)
+	q.Adding, q.Removing = slices.Concat(adding, kept), slices.Concat(removing, kept)
 	q.Replicas = slices.Concat(target, q.Removing)
-	q.ISR, q.ELR, q.LastKnownELR = without(p.ISR, dropped), without(p.ELR, dropped), without(p.LastKnownELR, dropped)
+	q.ISR, q.ELR, q.LastKnownELR = without(p.ISR, gone), without(p.ELR, gone), without(p.LastKnownELR, gone)
 	return q
 }

@@ -56,6 +56,9 @@ func (d *draft) change(p *metadata.Partition, to metadata.Partition, how electio
 			leaving = p.Leader
 		}
 	}
+	if d.reigns(p) && slices.Contains(ordered(to.Adding, to.Removing), p.Leader) {
+		leaving = p.Leader
+	}
 	if d.reigns(p) && !slices.Contains(to.Replicas, p.Leader) {
 		leaving = p.Leader
 		to = keeping(p, to)
@@ -164,9 +167,11 @@ func (d *draft) lives(n metadata.NodeID) bool {
 // reigns reports whether the partition's leader may be serving reads.
 func (d *draft) reigns(p *metadata.Partition) bool { return d.lives(p.Leader) }
 
-// keeping is to with the replicas of p that it lacks, as Removing.
+// keeping is to with the replicas of p that it lacks, as Removing. Those that were
+// being brought in are not of the replicas from before by that.
 func keeping(p *metadata.Partition, to metadata.Partition) metadata.Partition {
 	gone := without(p.Replicas, to.Replicas)
+	to.Adding = slices.Concat(to.Adding, ordered(gone, p.Adding))
 	to.Removing = slices.Concat(to.Removing, gone)
 	to.Replicas = slices.Concat(to.Replicas, gone)
 	to.ISR = slices.Concat(to.ISR, ordered(gone, p.ISR))

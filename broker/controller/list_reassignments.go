@@ -15,7 +15,8 @@ import (
 //     not exist, are left out, and so are topics of which none is left. Of each
 //     topic they are by index, each once.
 //   - Replicas has all of the partition's, those that are added and removed
-//     included.
+//     included. A replica that was being added when something else was asked for,
+//     and has not gone yet, is removed, and no longer added.
 
 // ListPartitionReassignments answers a ListPartitionReassignments request.
 func (v *View) ListPartitionReassignments(req *kmsg.ListPartitionReassignmentsRequest) *kmsg.ListPartitionReassignmentsResponse {
@@ -62,6 +63,6 @@ func appendReassignment(list []kmsg.ListPartitionReassignmentsResponseTopicParti
 	}
 	r := kmsg.NewListPartitionReassignmentsResponseTopicPartition()
 	r.Partition = p.Index
-	r.Replicas, r.AddingReplicas, r.RemovingReplicas = nodes(p.Replicas), nodes(p.Adding), nodes(p.Removing)
+	r.Replicas, r.AddingReplicas, r.RemovingReplicas = nodes(p.Replicas), nodes(without(p.Adding, p.Removing)), nodes(p.Removing)
 	return append(list, r)
 }

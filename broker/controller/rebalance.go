@@ -60,12 +60,13 @@ func (c *Controller) Adopt(m metadata.Image) Result {
 	return s.result(nil)
 }
 
-// Finish decides about the ends of reassignments that waited because the
-// replicas that go may have led until a moment ago; see Sessions.HandedOver.
+// Finish decides about the ends of reassignments, and about replicas that were
+// given up, that waited because those that go may have led until a moment ago; see
+// Sessions.HandedOver.
 func (c *Controller) Finish(m metadata.Image, partitions []*metadata.Partition) Result {
 	s := c.sequence(m)
 	for _, p := range partitions {
-		if done, ok := complete(*p); ok {
+		if done, ok := ended(m, p); ok {
 			s.alter(p, done, online)
 		}
 	}

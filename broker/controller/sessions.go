@@ -221,14 +221,14 @@ func (s *Sessions) due(o *session) clock.Instant {
 	return max(at, o.answered.Add(s.cfg.Grace))
 }
 
-// HandedOver returns the partitions whose reassignment can end: another replica
-// than those that go has led for so long that no lease of theirs is valid, or
-// another has to be elected.
+// HandedOver returns the partitions whose reassignment can end, or that can do
+// without what was given up: another replica than those that go has led for so
+// long that no lease of theirs is valid, or another has to be elected.
 func (s *Sessions) HandedOver(m metadata.Image, now clock.Instant) []*metadata.Partition {
 	var ready []*metadata.Partition
 	waiting := make(map[partitionID]handedOver)
 	for p := range m.Reassigning() {
-		if _, ok := complete(*p); !ok {
+		if _, ok := ended(m, p); !ok {
 			continue
 		}
 		id := partitionID{p.Topic, p.Index}

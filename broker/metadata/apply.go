@@ -300,7 +300,7 @@ func (p *Partition) valid() error {
 		{"eligible leader replica", p.ELR, p.ISR},
 		{"last known leader", p.LastKnownELR, nil},
 		{"replica to add", p.Adding, nil},
-		{"replica to remove", p.Removing, p.Adding},
+		{"replica to remove", p.Removing, nil},
 	} {
 		for i, n := range list.nodes {
 			if !slices.Contains(p.Replicas, n) || slices.Contains(list.nodes[:i], n) || slices.Contains(list.apart, n) {

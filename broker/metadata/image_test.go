@@ -401,7 +401,7 @@ func TestContradictionsAreRefusedAndNamed(t *testing.T) {
 		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, ISR: []NodeID{1}, ELR: []NodeID{1}, Leader: 1},
 		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, ELR: []NodeID{3}, Leader: NoNode},
 		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, LastKnownELR: []NodeID{3}, Leader: NoNode},
-		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, Adding: []NodeID{1}, Removing: []NodeID{1}, Leader: NoNode},
+		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, Adding: []NodeID{1, 1}, Leader: NoNode},
 		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, Removing: []NodeID{2, 2}, Leader: NoNode},
 		&Partition{Topic: id, Index: 1, Replicas: []NodeID{1, 2}, ISR: []NodeID{1, 2}, Leader: 1, Recovering: true},
 		&RegisterBroker{Node: -1, Epoch: 4},

@@ -104,7 +104,9 @@ type (
 		// there is none. Kafka's list has the same name, and at most one node.
 		LastKnownELR []NodeID
 		// Adding and Removing are the replicas that a reassignment that is under
-		// way brings in and takes out (KIP-455). Disjoint subsets of Replicas.
+		// way brings in and takes out (KIP-455). Subsets of Replicas. One that is
+		// in both was being brought in by a reassignment that was given up, and
+		// has not gone yet.
 		Adding, Removing []NodeID
 		// Recovering says the leader was elected out of neither ISR nor ELR, and
 		// has not said since that it has come to terms with that (KIP-704). Then

@@ -278,10 +278,11 @@ func (c *Checker) follows(name history.Partition, old, p *metadata.Partition) {
 	case p.LeaderEpoch == old.LeaderEpoch && p.Leader != old.Leader:
 		c.Violate("another leader has another epoch", "%s: from %v to %v", name, old, p)
 	}
-	// Of several changes that a node applied at once only the last is seen here.
+	// Of several changes that a node applied at once only the last is seen here. A
+	// replica that is added and removed was given up: nothing ends when it goes.
 	moved := p.Epoch == old.Epoch+1 && len(old.Adding)+len(old.Removing) > 0 && len(p.Adding)+len(p.Removing) == 0
 	for _, n := range old.Removing {
-		moved = moved && !slices.Contains(p.Replicas, n)
+		moved = moved && !slices.Contains(p.Replicas, n) && !slices.Contains(old.Adding, n)
 	}
 	if moved && !slices.Equal(slices.Sorted(slices.Values(p.Replicas)), slices.Sorted(slices.Values(p.ISR))) {
 		c.Violate("a move ends with all its targets", "%s: from %v to %v", name, old, p)
