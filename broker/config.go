@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/pawlbroker/pawl/broker/controller"
 	"github.com/pawlbroker/pawl/broker/fetcher"
@@ -106,6 +107,7 @@ func (c Config) office() office.Config {
 	o := office.Config{
 		Node: c.ID, Quorum: c.Quorum, Controller: controller.DefaultConfig(), SnapshotEntries: c.SnapshotEntries,
 		Controllers: c.Controllers,
+		VoterTimeout: 5 * time.Second,
 	}
 	o.Controller.Node, o.Controller.ClusterID, o.Controller.Broker = c.ID, c.ClusterID, c.Broker
 	if len(c.Controllers) > 0 {

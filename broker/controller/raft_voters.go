@@ -2,6 +2,8 @@ package controller
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -21,15 +23,40 @@ import (
 //     else REQUEST_TIMED_OUT, and must not vote yet: DUPLICATE_VOTER.
 //   - Only a voter can be removed, else VOTER_NOT_FOUND, and not the last:
 //     INVALID_REQUEST.
-//   - The answer says that the change has begun. A node votes as soon as it has
-//     caught up, and not before; DescribeQuorum shows when.
+//   - The answer waits until the change is made and committed: until the node
+//     votes, which it does as soon as it has caught up, or votes no more. A leader
+//     that is removed hands over first, and answers when the next has removed it.
+//   - After the request's timeout the answer is REQUEST_TIMED_OUT. It never takes
+//     longer than the quorum's own, which is all that a removal has, because other
+//     requests that were sent here wait behind it. What has begun goes on, and
+//     DescribeQuorum shows what became of it.
+//   - While one change waits another is refused with REQUEST_TIMED_OUT, as is one
+//     for which too few voters are there. NOT_LEADER_OR_FOLLOWER says that this
+//     node has lost its office meanwhile: what has begun may go on.
 //   - Where the node can be reached is in its registration; the listeners of the
 //     request are not looked at.
+//
+// Versions:
+//   - AddRaftVoter v1 can have the answer not wait for the change, but only until
+//     it is agreed on that the node shall vote (KIP-1186).
 
 // VoterChange is what the quorum is asked to do.
 type VoterChange struct {
-	Node metadata.NodeID
-	Add  bool // else it is removed
+	Node      metadata.NodeID
+	Directory [16]byte // of the node's that is to vote, or not
+	Add       bool     // else it is removed
+	// Timeout is how long its answer may wait; 0 if the request does not say.
+	Timeout time.Duration
+	// Begun says that the answer does not wait for the change.
+	Begun bool
+}
+
+// Made reports whether the change is made, as far as the quorum has such members.
+func (c *VoterChange) Made(members []QuorumMember) bool {
+	votes := slices.ContainsFunc(members, func(m QuorumMember) bool {
+		return m.Voter && m.Node == c.Node && m.Directory() == c.Directory
+	})
+	return votes == c.Add
 }
 
 // ChangeVoters decides about a request that changes who keeps the metadata log.
@@ -84,7 +111,10 @@ func (v *View) addVoter(req *kmsg.AddRaftVoterRequest) (*VoterChange, error) {
 		return nil, fmt.Errorf("%w: node %d does not follow the metadata log with directory %s",
 			wire.ErrTimedOut, req.VoterID, metadata.TopicID(req.VoterDirectoryID))
 	}
-	return &VoterChange{metadata.NodeID(req.VoterID), true}, nil
+	return &VoterChange{
+		Node: metadata.NodeID(req.VoterID), Directory: req.VoterDirectoryID, Add: true,
+		Timeout: max(1, time.Duration(req.TimeoutMillis)*time.Millisecond), Begun: req.Version >= 1 && !req.AckWhenCommitted,
+	}, nil
 }
 
 func (v *View) removeVoter(req *kmsg.RemoveRaftVoterRequest) (*VoterChange, error) {
@@ -108,7 +138,7 @@ func (v *View) removeVoter(req *kmsg.RemoveRaftVoterRequest) (*VoterChange, erro
 	case !others:
 		return nil, fmt.Errorf("%w: node %d is the last voter", metadata.ErrInvalidRequest, req.VoterID)
 	}
-	return &VoterChange{metadata.NodeID(req.VoterID), false}, nil
+	return &VoterChange{Node: metadata.NodeID(req.VoterID), Directory: req.VoterDirectoryID}, nil
 }
 
 func (v *View) mayChangeVoters(cluster *string, node int32, directory [16]byte) error {

@@ -286,7 +286,7 @@ func TestChangesOfVoters(t *testing.T) {
 		if !ok || voterError(resp) != c.code || (change == nil) != (c.code != 0) {
 			t.Errorf("add %t, %s: error %d, want %d; change %v", c.add, c.what, voterError(resp), c.code, change)
 		}
-		if change != nil && *change != (VoterChange{metadata.NodeID(c.node), c.add}) {
+		if change != nil && (change.Node != metadata.NodeID(c.node) || change.Add != c.add || change.Made(v.Quorum.Members)) {
 			t.Errorf("add %t, %s: %+v", c.add, c.what, change)
 		}
 		v.Quorum = Quorum{}

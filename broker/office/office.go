@@ -10,6 +10,7 @@ package office
 import (
 	"log/slog"
 	"math/rand/v2"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -32,6 +33,10 @@ type Config struct {
 	// SnapshotEntries is how long the metadata log grows before it is replaced
 	// by a snapshot.
 	SnapshotEntries uint64
+	// VoterTimeout is how long the answer to a change of voters waits at most,
+	// whatever the request says. It is less than a call between nodes may take.
+	// Kafka: controller.quorum.request.timeout.ms.
+	VoterTimeout time.Duration
 }
 
 // Out is what a call decided. The caller acts on it and resets it.
@@ -65,6 +70,7 @@ type promise struct {
 	request   *wire.Request // nil if nobody asked
 	response  kmsg.Response
 	confirmed bool // a heartbeat's: a majority is asked
+	change    *voterChange
 }
 
 // Office is one node's.
@@ -83,6 +89,7 @@ type Office struct {
 	last     metalog.Promise
 
 	leaderless leaderless
+	change   *voterChange // that is waited for, or nil
 }
 
 // New goes on with the metadata log that was saved.
@@ -106,10 +113,14 @@ func (o *Office) Log() *metalog.Log { return o.log }
 
 // NextWake is when Wake wants to be called.
 func (o *Office) NextWake() clock.Instant {
-	if o.log.Leading() {
-		return min(o.log.NextWake(), o.sessions.NextWake())
+	at := o.log.NextWake()
+	if o.change != nil {
+		at = min(at, o.change.until)
 	}
-	return o.log.NextWake()
+	if o.log.Leading() {
+		at = min(at, o.sessions.NextWake())
+	}
+	return at
 }
 
 // Wake says what time it is. The active controller does what nobody asked it
@@ -126,6 +137,7 @@ func (o *Office) Wake(now clock.Instant, out *Out) {
 	}
 	o.forget()
 	o.settle(now, out)
+	o.expireChange(now, out)
 }
 
 // forget has the nodes leave the quorum that have left the cluster.
@@ -184,30 +196,16 @@ func (o *Office) Request(caller wire.Caller, r *wire.Request, view controller.Vi
 	}
 	o.sessions.Heard(r.Body, now)
 	res, ok := o.controller.Decide(o.log.Scratch(), r.Body, o.rand)
+	p := promise{caller: caller, request: r, response: res.Response}
 	if !ok {
 		view.Quorum = o.quorum(now, wall)
-		res.Response = o.voters(r.Body, view)
+		if p, ok = o.voters(p, view, now); !ok {
+			out.Replies = append(out.Replies, wire.Reply{Caller: caller, Response: wire.Response{Body: p.response}})
+			o.settle(now, out)
+			return
+		}
 	}
-	o.propose(res.Batches(), promise{caller: caller, request: r, response: res.Response}, now, out)
-}
-
-// voters answers a request about the quorum itself.
-func (o *Office) voters(req kmsg.Request, view controller.View) kmsg.Response {
-	if resp, ok := view.Answer(req); ok {
-		return resp
-	}
-	resp, change, _ := view.ChangeVoters(req)
-	if change == nil {
-		return resp
-	}
-	ask := o.log.RemoveVoter
-	if change.Add {
-		ask = o.log.AddVoter
-	}
-	if err := ask(change.Node, &o.out); err != nil {
-		controller.RefuseVoters(resp, err)
-	}
-	return resp
+	o.propose(res.Batches(), p, now, out)
 }
 
 // quorum is what is known of those that keep the log.
@@ -275,6 +273,7 @@ func (o *Office) settle(now clock.Instant, out *Out) {
 			o.broken(p, out)
 		}
 		if len(got.Kept) == 0 { // nothing else asks for more
+			o.madeChange(out)
 			return
 		}
 	}
@@ -302,6 +301,7 @@ func (o *Office) led(node metadata.NodeID, now clock.Instant, out *Out) {
 	if node != metadata.NoNode {
 		o.found(node, now, out)
 	}
+	o.lostChange(node, out)
 	if node != o.cfg.Node {
 		o.sessions.Deactivate()
 	} else {
@@ -318,6 +318,10 @@ func (o *Office) led(node metadata.NodeID, now clock.Instant, out *Out) {
 func (o *Office) kept(k metalog.Kept, now clock.Instant, out *Out) {
 	p := o.promises[k.Promise]
 	delete(o.promises, k.Promise)
+	if p.change != nil {
+		o.agreed(p.change, out)
+		return
+	}
 	if p.request == nil {
 		return
 	}
@@ -342,6 +346,10 @@ func (o *Office) kept(k metalog.Kept, now clock.Instant, out *Out) {
 func (o *Office) broken(id metalog.Promise, out *Out) {
 	p := o.promises[id]
 	delete(o.promises, id)
+	if p.change != nil {
+		o.unknownChange(p.change, out)
+		return
+	}
 	if p.request == nil {
 		return
 	}

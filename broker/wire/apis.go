@@ -49,7 +49,7 @@ var apis = [...]Range{
 	{kmsg.DescribeProducers, 0, 0, 0},
 	{kmsg.UnregisterBroker, 0, 0, 0},
 	{kmsg.DescribeTopicPartitions, 0, 0, 0},
-	{kmsg.AddRaftVoter, 0, 0, 0},
+	{kmsg.AddRaftVoter, 0, 0, 1},
 	{kmsg.RemoveRaftVoter, 0, 0, 0},
 }
 
