@@ -106,7 +106,7 @@ func (c Config) member(rng *rand.Rand) membership.Config {
 func (c Config) office() office.Config {
 	o := office.Config{
 		Node: c.ID, Quorum: c.Quorum, Controller: controller.DefaultConfig(), SnapshotEntries: c.SnapshotEntries,
-		Controllers: c.Controllers,
+		Controllers:  c.Controllers,
 		VoterTimeout: 5 * time.Second,
 	}
 	o.Controller.Node, o.Controller.ClusterID, o.Controller.Broker = c.ID, c.ClusterID, c.Broker

@@ -89,7 +89,7 @@ type Office struct {
 	last     metalog.Promise
 
 	leaderless leaderless
-	change   *voterChange // that is waited for, or nil
+	change     *voterChange // that is waited for, or nil
 }
 
 // New goes on with the metadata log that was saved.
