@@ -482,3 +482,23 @@ func TestANodeThatIsUnregisteredLeavesTheQuorum(t *testing.T) {
 	}
 	w.until("the quorum has forgotten node 4", func() bool { return !member() })
 }
+
+// A producer that comes when the active controller dies is told to ask again,
+// and gets its id from the next one.
+func TestAProducerThatComesWhenTheControllerDiesAsksAgain(t *testing.T) {
+	w := newTown(t, 3, 3)
+	w.ready()
+	n := w.controller()
+	other := w.nodes[n.id%3+1]
+	w.later(hop/2, n.kill)
+	req := kmsg.NewPtrInitProducerIDRequest()
+	resp := other.ask(wire.Request{Body: req})
+	got, ok := resp.Body.(*kmsg.InitProducerIDResponse)
+	if want := wire.Code(wire.ErrCoordinatorLoading); !ok || got.ErrorCode != want || got.ProducerID != -1 {
+		t.Fatalf("answer %+v, want error %d", resp, want)
+	}
+	w.until("there are producer ids again", func() bool {
+		got, ok := other.ask(wire.Request{Body: req}).Body.(*kmsg.InitProducerIDResponse)
+		return ok && got.ErrorCode == 0 && got.ProducerID >= 0
+	})
+}

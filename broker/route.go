@@ -193,7 +193,7 @@ func (n *Node) gotProducerIDs(a forward.Answer) {
 	if c.ids.Left() <= 0 {
 		n.line(slog.LevelWarn, "no producer ids from the active controller")
 		for _, r := range waiting {
-			n.refuse(r.Caller)
+			n.reply(r.Caller, controller.NoProducerIDs(r.Body.(*kmsg.InitProducerIDRequest)))
 		}
 		return
 	}

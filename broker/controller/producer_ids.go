@@ -77,13 +77,13 @@ func (p *ProducerIDs) Left() int64 { return int64(p.end - p.next) }
 //     looked at (KIP-360 lets it raise the epoch by itself).
 //   - A transactional id is refused with INVALID_REQUEST: there is no
 //     transaction coordinator, and none is named to clients that look for one.
+//   - While the active controller gives no ids, COORDINATOR_LOAD_IN_PROGRESS,
+//     as Kafka has it: every client asks again.
 
 // InitProducerID answers an InitProducerID request from the block. It reports
 // false, and there is no answer, if the block is used up.
 func (p *ProducerIDs) InitProducerID(req *kmsg.InitProducerIDRequest) (kmsg.Response, bool) {
-	resp := kmsg.NewPtrInitProducerIDResponse()
-	resp.Version = req.Version
-	resp.ProducerID, resp.ProducerEpoch = -1, -1
+	resp := noProducerID(req)
 	if req.TransactionalID != nil {
 		resp.ErrorCode = wire.Code(fmt.Errorf("%w: transactional id %q", metadata.ErrInvalidRequest, *req.TransactionalID))
 		return resp, true
@@ -94,4 +94,18 @@ func (p *ProducerIDs) InitProducerID(req *kmsg.InitProducerIDRequest) (kmsg.Resp
 	resp.ProducerID, resp.ProducerEpoch = int64(p.next), 0
 	p.next++
 	return resp, true
+}
+
+// NoProducerIDs answers an InitProducerID request when there are none to be had.
+func NoProducerIDs(req *kmsg.InitProducerIDRequest) kmsg.Response {
+	resp := noProducerID(req)
+	resp.ErrorCode = wire.Code(wire.ErrCoordinatorLoading)
+	return resp
+}
+
+func noProducerID(req *kmsg.InitProducerIDRequest) *kmsg.InitProducerIDResponse {
+	resp := kmsg.NewPtrInitProducerIDResponse()
+	resp.Version = req.Version
+	resp.ProducerID, resp.ProducerEpoch = -1, -1
+	return resp
 }

@@ -61,6 +61,9 @@ var (
 	ErrOffsetNotAvailable = errors.New("offset not available")
 	// ErrInvalidRecord says a record or a batch may not be written.
 	ErrInvalidRecord = errors.New("invalid record")
+	// ErrCoordinatorLoading says that whoever coordinates is not ready: the client
+	// is to ask again.
+	ErrCoordinatorLoading = errors.New("coordinator load in progress")
 	// ErrResourceNotFound says a request names a resource that is not there.
 	ErrResourceNotFound = errors.New("resource not found")
 	// ErrStorage says another broker's disk fails it.
@@ -101,6 +104,7 @@ var codes = [...]struct {
 	{metadata.ErrReplicaNotAvailable, 9},
 	{ErrMessageTooLarge, 10},
 	{codec.ErrTooLarge, 10},
+	{ErrCoordinatorLoading, 14},
 	{metadata.ErrInvalidTopic, 17},
 	{ErrNotEnoughReplicas, 19},
 	{ErrNotEnoughReplicasAfter, 20},
