@@ -279,11 +279,15 @@ func (c *Checker) follows(name history.Partition, old, p *metadata.Partition) {
 		c.Violate("another leader has another epoch", "%s: from %v to %v", name, old, p)
 	}
 	// Of several changes that a node applied at once only the last is seen here. A
-	// replica that is added and removed was given up: nothing ends when it goes.
-	moved := p.Epoch == old.Epoch+1 && len(old.Adding)+len(old.Removing) > 0 && len(p.Adding)+len(p.Removing) == 0
-	for _, n := range old.Removing {
-		moved = moved && !slices.Contains(p.Replicas, n) && !slices.Contains(old.Adding, n)
+	// replica that is added and removed was given up: nothing ends when it goes. One
+	// that was added and is gone was taken back.
+	moves, ended := false, p.Epoch == old.Epoch+1 && len(p.Adding)+len(p.Removing) == 0
+	for _, n := range slices.Concat(old.Adding, old.Removing) {
+		adds, removes := slices.Contains(old.Adding, n), slices.Contains(old.Removing, n)
+		moves = moves || adds != removes
+		ended = ended && (adds && removes || adds == slices.Contains(p.Replicas, n))
 	}
+	moved := moves && ended
 	if moved && !slices.Equal(slices.Sorted(slices.Values(p.Replicas)), slices.Sorted(slices.Values(p.ISR))) {
 		c.Violate("a move ends with all its targets", "%s: from %v to %v", name, old, p)
 	}
