@@ -483,22 +483,44 @@ func TestANodeThatIsUnregisteredLeavesTheQuorum(t *testing.T) {
 	w.until("the quorum has forgotten node 4", func() bool { return !member() })
 }
 
-// A producer that comes when the active controller dies is told to ask again,
-// and gets its id from the next one.
-func TestAProducerThatComesWhenTheControllerDiesAsksAgain(t *testing.T) {
-	w := newTown(t, 3, 3)
-	w.ready()
-	n := w.controller()
-	other := w.nodes[n.id%3+1]
-	w.later(hop/2, n.kill)
-	req := kmsg.NewPtrInitProducerIDRequest()
-	resp := other.ask(wire.Request{Body: req})
-	got, ok := resp.Body.(*kmsg.InitProducerIDResponse)
-	if want := wire.Code(wire.ErrCoordinatorLoading); !ok || got.ErrorCode != want || got.ProducerID != -1 {
-		t.Fatalf("answer %+v, want error %d", resp, want)
+// Who asks for something when the active controller dies is answered, and not cut
+// off, which clients take for a refusal of themselves.
+func TestWhoAsksWhenTheControllerDiesIsAnswered(t *testing.T) {
+	named := kmsg.NewMetadataRequestTopic()
+	named.Topic = kmsg.StringPtr("automatic")
+	metadataOf := kmsg.NewPtrMetadataRequest()
+	metadataOf.Version, metadataOf.AllowAutoTopicCreation, metadataOf.Topics = 9, true, []kmsg.MetadataRequestTopic{named}
+	created := kmsg.NewCreateTopicsRequestTopic()
+	created.Topic, created.NumPartitions, created.ReplicationFactor = "made", 1, 3
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.Version, create.Topics, create.TimeoutMillis = 5, append(create.Topics, created), 60_000
+	for name, x := range map[string]struct {
+		req  kmsg.Request
+		code func(wire.Body) int16
+		want error
+	}{
+		"a producer that starts": {kmsg.NewPtrInitProducerIDRequest(), func(b wire.Body) int16 { return b.(*kmsg.InitProducerIDResponse).ErrorCode }, wire.ErrCoordinatorLoading},
+		"a topic to be created":  {create, func(b wire.Body) int16 { return b.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode }, wire.ErrTimedOut},
+		"a topic to be found":    {metadataOf, func(b wire.Body) int16 { return b.(*kmsg.MetadataResponse).Topics[0].ErrorCode }, metadata.ErrUnknownTopic},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(t, 3, 3)
+			w.ready()
+			n := w.controller()
+			other := w.nodes[n.id%3+1]
+			w.later(hop/2, n.kill)
+			resp := other.ask(wire.Request{Body: x.req})
+			if resp.Close {
+				t.Fatal("the connection was closed")
+			}
+			if got, want := x.code(resp.Body), wire.Code(x.want); got != want {
+				t.Fatalf("error %d, want %d: %+v", got, want, resp.Body)
+			}
+			n.start()
+			w.until("the next controller does it", func() bool {
+				code := x.code(other.ask(wire.Request{Body: x.req}).Body)
+				return code == 0 || code == wire.Code(metadata.ErrTopicExists)
+			})
+		})
 	}
-	w.until("there are producer ids again", func() bool {
-		got, ok := other.ask(wire.Request{Body: req}).Body.(*kmsg.InitProducerIDResponse)
-		return ok && got.ErrorCode == 0 && got.ProducerID >= 0
-	})
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -110,13 +111,14 @@ func (n *Node) forwarded(a forward.Answer) {
 	switch {
 	case who.ids:
 		n.gotProducerIDs(a)
-	case who.again && a.Err == nil:
-		n.created(who.request, a.Response.(*kmsg.CreateTopicsResponse))
-	case errors.Is(a.Err, metadata.ErrNotController) && !who.again:
+	case who.again:
+		n.created(who.request, a.Response)
+	case errors.Is(a.Err, metadata.ErrNotController):
 		c := &n.cluster
 		n.reply(who.request.Caller, c.office.Leaderless(who.request.Body, n.view(who.request), n.env.Clock.Now(), n.env.Clock.Wall()))
 	case a.Err != nil:
-		n.refuse(who.request.Caller)
+		lost := fmt.Errorf("%w: the active controller's answer is lost, so that it may have been done: %w", wire.ErrTimedOut, a.Err)
+		n.reply(who.request.Caller, controller.Refuse(who.request.Body, lost))
 	default:
 		n.reply(who.request.Caller, a.Response)
 	}
@@ -158,10 +160,15 @@ func (n *Node) metadata(r Request, body *kmsg.MetadataRequest) {
 	n.reply(r.Caller, resp)
 }
 
-// created answers a Metadata request for which topics were to be created.
-func (n *Node) created(r Request, made *kmsg.CreateTopicsResponse) {
+// created answers a Metadata request for which topics were to be created. If
+// nobody says what became of that, they are unknown: the client asks again.
+func (n *Node) created(r Request, answer kmsg.Response) {
+	var refused []controller.Refusal
+	if made, ok := answer.(*kmsg.CreateTopicsResponse); ok {
+		refused = controller.Refusals(made)
+	}
 	view := n.view(r)
-	resp, _ := view.Metadata(r.Body.(*kmsg.MetadataRequest), controller.Refusals(made))
+	resp, _ := view.Metadata(r.Body.(*kmsg.MetadataRequest), refused)
 	n.reply(r.Caller, resp)
 }
 
