@@ -216,10 +216,13 @@ func (v *Verdict) checkLog(p history.Partition, part *partition, final *history.
 	if opt.Search.Operations == 0 {
 		return
 	}
-	// Two findings are outside the model: gaps, and what was seen below the
-	// final log's start.
-	comparable := final.Start == 0
-	guilty := slices.ContainsFunc(found, func(f anomaly.Finding) bool { return f.Kind != anomaly.Gap })
+	v.checkStart(p, part.log, final, found, opt)
+	// Some findings are outside the model: gaps, what was seen below the final log's
+	// start, and where it is.
+	comparable := final.Start == 0 && !slices.ContainsFunc(part.log, func(o *history.Operation) bool { return o.Start > 0 })
+	guilty := slices.ContainsFunc(found, func(f anomaly.Finding) bool {
+		return f.Kind != anomaly.Gap && f.Kind != anomaly.DeletedRead && f.Kind != anomaly.StartAhead
+	})
 	windows, err := model.Log(p, part.log, final, opt.Atomic, opt.Search)
 	if err != nil {
 		if !guilty {
@@ -228,6 +231,22 @@ func (v *Verdict) checkLog(p history.Partition, part *partition, final *history.
 		return
 	}
 	v.search(p.String(), windows, guilty, comparable)
+}
+
+// checkStart lets Porcupine judge where the log begins, if anybody deletes records.
+func (v *Verdict) checkStart(p history.Partition, ops []*history.Operation, final *history.Log, found []anomaly.Finding, opt Options) {
+	deletes := func(o *history.Operation) bool { return o.Kind == history.DeleteRecords && o.Outcome == history.OK }
+	if !slices.ContainsFunc(ops, deletes) {
+		return
+	}
+	guilty, comparable := false, true
+	for _, f := range found {
+		guilty = guilty || f.Kind == anomaly.DeletedRead
+	}
+	for _, o := range ops { // what one answer says by itself is outside the model
+		comparable = comparable && !(o.Kind == history.DeleteRecords && o.Start < o.From || o.Kind == history.Read && o.Start > o.From)
+	}
+	v.search("start of "+p.String(), model.Start(p, ops, final, opt.Search), guilty, comparable)
 }
 
 func (v *Verdict) checkCommitted(group string, p history.Partition, ops []*history.Operation, opt Options) {

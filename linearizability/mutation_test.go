@@ -235,6 +235,7 @@ func TestRemovedRecordsAreNotLost(t *testing.T) {
 	f := &h.Final[0]
 	f.Start = f.End / 2
 	f.Records = f.Records[f.Start:]
+	h.Add(history.Operation{Kind: history.DeleteRecords, Outcome: history.Unknown, Partition: testPartition, Call: 0, Return: history.Never, From: f.Start})
 	if v := linearizability.Check(h, linearizability.DefaultOptions()); v.Status != linearizability.OK {
 		t.Error(v)
 	}

@@ -243,6 +243,7 @@ func (w *World) loaded() {
 		cfg.Partitions = append(cfg.Partitions, history.Partition{Topic: topicName, Index: int32(i)})
 	}
 	cfg.Producers, cfg.IdempotentProducers, cfg.Readers = int(w.cfg.Producers), int(w.cfg.Idempotent), int(w.cfg.Readers)
+	cfg.Deleters = int(w.cfg.Deleters)
 	cfg.MaxBatch, cfg.MaxSize = int(w.cfg.MaxBatch), int(w.cfg.MaxRecord)
 	cfg.ReadMaxBytes, cfg.Acks = int32(w.cfg.ReadBytes), workloads.Acks(w.cfg.Acks)
 	load, err := appendlog.New(cfg)

@@ -8,7 +8,8 @@ import (
 
 // FinalRead reads partitions from their starts to their ends, each by one
 // client at a time, until all are read: the last phase of every workload that
-// appends. A failed operation is tried again, by whichever client asks next.
+// appends. A failed operation is tried again, by whichever client asks next. Should
+// a log turn out to begin later than it did, it is read again.
 type FinalRead struct {
 	maxBytes int32
 	parts    []finalPartition
@@ -26,7 +27,7 @@ func NewFinalRead(partitions []history.Partition, maxBytes int32) *FinalRead {
 	f := &FinalRead{maxBytes: maxBytes}
 	for _, p := range partitions {
 		f.parts = append(f.parts, finalPartition{
-			log:   history.Log{Partition: p, End: history.NoOffset},
+			log:   history.Log{Partition: p, Start: history.NoOffset, End: history.NoOffset},
 			owner: -1,
 		})
 	}
@@ -42,6 +43,9 @@ func (f *FinalRead) Next(client history.Client) (Op, bool) {
 			continue
 		}
 		p.owner = client
+		if p.log.Start == history.NoOffset {
+			return ListStart{Partition: p.log.Partition}, true
+		}
 		if p.log.End == history.NoOffset {
 			return ListEnd{Partition: p.log.Partition}, true
 		}
@@ -69,9 +73,15 @@ func (f *FinalRead) Done(client history.Client, op Op, r Result) bool {
 
 func (p *finalPartition) take(op Op, r Result) {
 	switch op.(type) {
+	case ListStart:
+		p.log.Start, p.next = r.Start, r.Start
 	case ListEnd:
 		p.log.End = r.End
 	case Read:
+		if r.OutOfRange {
+			p.log.Start, p.log.End, p.log.Records = history.NoOffset, history.NoOffset, nil
+			return
+		}
 		// What lies beyond the end is left out: another read of it might see
 		// more, and then the log would be no log of one instant.
 		for _, rec := range r.Records {

@@ -38,7 +38,7 @@ type Workload interface {
 	History() *history.History
 }
 
-// Op is one operation to carry out: Append, Read, ListEnd, Commit,
+// Op is one operation to carry out: Append, Read, ListEnd, ListStart, DeleteRecords, Commit,
 // FetchCommitted, CreateTopic, DeleteTopic, SetConfig or GetConfig.
 type Op interface {
 	fmt.Stringer
@@ -76,6 +76,16 @@ type Read struct {
 
 // ListEnd asks the leader for the partition's latest offset.
 type ListEnd struct{ Partition history.Partition }
+
+// ListStart asks the leader for the partition's earliest offset.
+type ListStart struct{ Partition history.Partition }
+
+// DeleteRecords asks for the end of everything below an offset, or, if that is
+// history.NoOffset, below the high watermark.
+type DeleteRecords struct {
+	Partition history.Partition
+	Below     history.Offset
+}
 
 // Commit sets Group's position. Token travels in the commit's metadata, as
 // FormatToken writes it.
@@ -125,6 +135,8 @@ func (SetConfig) isOp()      {}
 func (GetConfig) isOp()      {}
 func (Read) isOp()           {}
 func (ListEnd) isOp()        {}
+func (ListStart) isOp()      {}
+func (DeleteRecords) isOp()  {}
 func (Commit) isOp()         {}
 func (FetchCommitted) isOp() {}
 
@@ -138,6 +150,14 @@ func (o Read) String() string { return fmt.Sprintf("read %s from=%d", o.Partitio
 
 // String is the operation in one line.
 func (o ListEnd) String() string { return fmt.Sprintf("listEnd %s", o.Partition) }
+
+// String is the operation in one line.
+func (o ListStart) String() string { return fmt.Sprintf("listStart %s", o.Partition) }
+
+// String is the operation in one line.
+func (o DeleteRecords) String() string {
+	return fmt.Sprintf("deleteRecords %s below=%d", o.Partition, o.Below)
+}
 
 // String is the operation in one line.
 func (o Commit) String() string {
@@ -179,6 +199,11 @@ type Result struct {
 	// End is ListEnd's answer, or the high watermark that came with a Read; or
 	// NoOffset when the answer does not speak of one instant during the call.
 	End history.Offset
+	// Start is ListStart's answer, where a log begins after a DeleteRecords, or the
+	// log start that came with a Read; NoOffset if none did. OutOfRange says that a
+	// Read found nothing where it was to begin.
+	Start      history.Offset
+	OutOfRange bool
 	// Committed and Token are FetchCommitted's answer: NoOffset and 0 when
 	// nothing is committed.
 	Committed history.Offset
@@ -205,12 +230,22 @@ func Record(h *history.History, client history.Client, op Op, call, ret history.
 	case Read:
 		o.Kind, o.Partition, o.From = history.Read, op.Partition, op.From
 		if ok {
-			o.Records, o.End = r.Records, r.End
+			o.Records, o.End, o.Start, o.OutOfRange = r.Records, r.End, r.Start, r.OutOfRange
 		}
 	case ListEnd:
 		o.Kind, o.Partition = history.ListEnd, op.Partition
 		if ok {
 			o.End = r.End
+		}
+	case ListStart:
+		o.Kind, o.Partition = history.ListStart, op.Partition
+		if ok {
+			o.Start = r.Start
+		}
+	case DeleteRecords:
+		o.Kind, o.Partition, o.From = history.DeleteRecords, op.Partition, op.Below
+		if ok {
+			o.Start = r.Start
 		}
 	case CreateTopic:
 		o.Kind, o.Partition.Topic, o.Token, o.There, o.Via = history.CreateTopic, op.Topic, op.Token, r.There, r.Via

@@ -76,6 +76,11 @@ const (
 	Gap Kind = "gap"
 	// TornAppend: part of a batch without the rest.
 	TornAppend Kind = "torn-append"
+	// DeletedRead: an answer knows nothing of a deletion that was acknowledged before
+	// it was asked for: it shows what was deleted, or a log that begins before.
+	DeletedRead Kind = "deleted-read"
+	// StartAhead: a log begins later than anybody has asked for.
+	StartAhead Kind = "start-ahead"
 	// CommitMismatch: a fetched commit has the token of one commit and the
 	// offset of another.
 	CommitMismatch Kind = "commit-mismatch"

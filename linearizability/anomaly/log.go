@@ -18,8 +18,8 @@ type Options struct {
 	Dense bool
 }
 
-// Log judges one partition: all operations on it that are appends, reads and
-// list-ends (others are passed over), and the final log, or nil when it was not
+// Log judges one partition: all operations on it that are appends, reads, deletions
+// and questions for its end or start (others are passed over), and the final log, or nil when it was not
 // read. Without a final log appends that nobody saw are not judged lost.
 //
 // Every value is appended by one operation only.
@@ -35,6 +35,7 @@ func Log(p history.Partition, ops []*history.Operation, final *history.Log, opt 
 		c.checkTorn()
 	}
 	c.checkOrder()
+	c.checkStart()
 	return c.report.sorted()
 }
 

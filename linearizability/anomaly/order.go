@@ -58,10 +58,15 @@ func (c *logCheck) checkOrder() {
 		case o.Kind == history.Append:
 			c.boundAppend(&b, o)
 		case o.Outcome != history.OK:
-		case o.Kind == history.Read || o.Kind == history.ListEnd:
-			has, hasNot := c.claims(o)
-			b.raise(hasNot, o)
-			b.drop(has, o)
+		default:
+			if begins(o) {
+				b.drop(c.slot(o.Start)-1, o) // what was deleted was there
+			}
+			if o.Kind == history.Read && !o.OutOfRange || o.Kind == history.ListEnd {
+				has, hasNot := c.claims(o)
+				b.raise(hasNot, o)
+				b.drop(has, o)
+			}
 		}
 	}
 	if c.opt.Atomic {

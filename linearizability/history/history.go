@@ -74,10 +74,12 @@ const (
 	DeleteTopic                // DeleteTopics
 	SetConfig                  // IncrementalAlterConfigs
 	GetConfig                  // DescribeConfigs
+	DeleteRecords              // DeleteRecords
+	ListStart                  // ListOffsets, earliest
 )
 
 var kindNames = [...]string{
-	"append", "read", "listEnd", "commit", "fetchCommitted", "createTopic", "deleteTopic", "setConfig", "getConfig",
+	"append", "read", "listEnd", "commit", "fetchCommitted", "createTopic", "deleteTopic", "setConfig", "getConfig", "deleteRecords", "listStart",
 }
 
 // OnTopic reports whether the operation is one on a topic, and not on the
@@ -145,6 +147,14 @@ type Operation struct {
 	Records []Record
 	End     Offset
 
+	// DeleteRecords: everything below From is to go, or, if that is NoOffset,
+	// everything below the high watermark. When OK, the log begins at Start or later
+	// from here on. ListStart and Read: Start is the log start offset at one instant
+	// between Call and Return, or NoOffset when the answer does not say. A Read may
+	// be OutOfRange: nothing is at From any more.
+	Start      Offset
+	OutOfRange bool
+
 	// Commit and FetchCommitted: Group's position in Partition, and the token
 	// that tells this commit from all others (it travels in the commit's
 	// metadata string). A fetch that found nothing committed has NoOffset and
@@ -184,8 +194,20 @@ func (o *Operation) String() string {
 		}
 	case Read:
 		s += fmt.Sprintf(" from %d", o.From)
-		if o.Outcome == OK {
+		switch {
+		case o.OutOfRange:
+			s += fmt.Sprintf(" out of range, start %d", o.Start)
+		case o.Outcome == OK:
 			s += fmt.Sprintf(" got [%d records to %d) end %d", len(o.Records), o.Next(), o.End)
+		}
+	case DeleteRecords:
+		s += fmt.Sprintf(" below %d", o.From)
+		if o.Outcome == OK {
+			s += fmt.Sprintf(" start %d", o.Start)
+		}
+	case ListStart:
+		if o.Outcome == OK {
+			s += fmt.Sprintf(" start %d", o.Start)
 		}
 	case ListEnd:
 		if o.Outcome == OK {

@@ -17,6 +17,9 @@ func example() *History {
 	h.Add(Operation{Client: 3, Kind: ListEnd, Partition: p, Call: 5, Return: 5, End: NoOffset})
 	h.Add(Operation{Client: 4, Kind: Commit, Outcome: Failed, Partition: p, Call: 5, Return: 6, Group: "g", Committed: 6, Token: 99})
 	h.Add(Operation{Client: 4, Kind: FetchCommitted, Partition: p, Call: 7, Return: 8, Group: "g", Committed: NoOffset})
+	h.Add(Operation{Client: 5, Kind: DeleteRecords, Partition: p, Call: 8, Return: 9, From: NoOffset, Start: 5})
+	h.Add(Operation{Client: 5, Kind: ListStart, Partition: p, Call: 9, Return: 10, Start: 5})
+	h.Add(Operation{Client: 6, Kind: Read, Partition: p, Call: 9, Return: 10, From: 3, End: NoOffset, Start: 5, OutOfRange: true})
 	h.Final = []Log{{Partition: p, Start: 5, End: 7, Records: []Record{{5, 1<<64 - 1}, {6, 2}}}}
 	return h
 }
@@ -58,6 +61,9 @@ func TestOperationsDescribeThemselves(t *testing.T) {
 		"#3 client 3 listEnd orders-3 end -1 [5, 5]",
 		"#4 client 4 commit orders-3 group g offset 6 token 0x63 failed [5, 6]",
 		"#5 client 4 fetchCommitted orders-3 group g got -1 token 0x0 [7, 8]",
+		"#6 client 5 deleteRecords orders-3 below -1 start 5 [8, 9]",
+		"#7 client 5 listStart orders-3 start 5 [9, 10]",
+		"#8 client 6 read orders-3 from 3 out of range, start 5 [9, 10]",
 	}
 	h := example()
 	for i := range h.Operations {
@@ -65,8 +71,8 @@ func TestOperationsDescribeThemselves(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, want[i])
 		}
 	}
-	if ok, failed, unknown := h.Count(); ok != 4 || failed != 1 || unknown != 1 {
-		t.Errorf("got %d ok, %d failed, %d unknown, want 4, 1, 1", ok, failed, unknown)
+	if ok, failed, unknown := h.Count(); ok != 7 || failed != 1 || unknown != 1 {
+		t.Errorf("got %d ok, %d failed, %d unknown, want 7, 1, 1", ok, failed, unknown)
 	}
 }
 

@@ -36,6 +36,7 @@ type line struct {
 	From       Offset  `json:"from,omitempty"`
 	Records    []pair  `json:"records,omitempty"`
 	Start      Offset  `json:"start,omitempty"`
+	OutOfRange bool    `json:"outOfRange,omitempty"`
 	End        Offset  `json:"end,omitempty"`
 	Group      string  `json:"group,omitempty"`
 	Committed  Offset  `json:"committed,omitempty"`
@@ -83,7 +84,7 @@ func (e *Encoder) Operation(o *Operation) error {
 		ID: o.ID, Client: o.Client, Kind: o.Kind.String(), Outcome: o.Outcome.String(),
 		Topic: o.Partition.Topic, Index: o.Partition.Index, Call: o.Call,
 		Values: o.Values, Base: o.Base, Idempotent: o.Idempotent, Weak: o.Weak,
-		From: o.From, Records: toPairs(o.Records), End: o.End,
+		From: o.From, Records: toPairs(o.Records), End: o.End, Start: o.Start, OutOfRange: o.OutOfRange,
 		Group: o.Group, Committed: o.Committed, Token: o.Token, There: o.There, Via: o.Via, Note: o.Note,
 	}
 	if o.Return != Never {
@@ -166,7 +167,7 @@ func (h *History) addLine(b []byte, names map[string]string) error {
 		Client: l.Client, Kind: Kind(kind), Outcome: Outcome(outcome), Partition: p,
 		Call: l.Call, Return: Never,
 		Values: l.Values, Base: l.Base, Idempotent: l.Idempotent, Weak: l.Weak,
-		From: l.From, Records: fromPairs(l.Records), End: l.End,
+		From: l.From, Records: fromPairs(l.Records), End: l.End, Start: l.Start, OutOfRange: l.OutOfRange,
 		Group: intern(names, l.Group), Committed: l.Committed, Token: l.Token, There: l.There, Via: l.Via, Note: intern(names, l.Note),
 	}
 	if len(o.Values) == 0 {

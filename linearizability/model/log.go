@@ -83,7 +83,7 @@ func Log(p history.Partition, ops []*history.Operation, final *history.Log, atom
 		return nil, fmt.Errorf("%w: %d values in %d records", ErrContradiction, len(r.place), len(final.Records))
 	}
 	for _, o := range ops {
-		if o.Outcome == history.OK && (o.Kind == history.Read || o.Kind == history.ListEnd) {
+		if o.Outcome == history.OK && (o.Kind == history.Read && !o.OutOfRange || o.Kind == history.ListEnd) {
 			r.look(o)
 		}
 	}

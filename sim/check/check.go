@@ -66,6 +66,9 @@ type Checker struct {
 type log struct {
 	batches map[record.Offset]batch // by base offset
 	acked   record.Offset           // everything below was acknowledged or served
+	asked   record.Offset           // everything below may be deleted: somebody has asked for that
+	all     bool                    // or for the end of everything that is committed
+	start   record.Offset           // everything below is deleted: somebody was told so
 }
 
 // batch is what tells a batch from every other.
@@ -121,7 +124,7 @@ func (c *Checker) log(p history.Partition) *log {
 }
 
 // Served is a batch that a client was served. It implements client.Watcher, as
-// do the five after it.
+// do those after it, and those in deletion.go.
 func (c *Checker) Served(p history.Partition, b record.Batch) {
 	c.agree("served", p, b.BaseOffset(), identify(b, b.BaseOffset()))
 }
@@ -167,10 +170,11 @@ func (c *Checker) Spoiled(p history.Partition, at record.Offset, what string) {
 
 // OutOfRange is an answer that makes a client lose its place: for an offset that
 // it knows from the node it must never come, however little the node knows as
-// yet. Nothing is deleted from the front of a simulated log.
+// yet, unless it may have been deleted.
 func (c *Checker) OutOfRange(p history.Partition, at record.Offset) {
-	if known := c.log(p).acked; at <= known && c.Damage[p] == "" {
-		c.Violate("an offset that was served is in range", "%s: %d is out of range, clients know of %d", p, at, known)
+	l := c.log(p)
+	if known := l.acked; at <= known && at >= c.deletable(p) && c.Damage[p] == "" {
+		c.Violate("an offset that was served is in range", "%s: %d is out of range, clients know of %d and have deleted what is below %d at most", p, at, known, c.deletable(p))
 	}
 }
 

@@ -98,7 +98,7 @@ func (c *Checker) derives(n *node, l *life, id storage.LogID, end record.Offset,
 func (c *Checker) committed(n *node, l *life, id storage.LogID, p history.Partition) {
 	t, at := c.truth(id), l.highWatermark
 	known := min(at, t.highWatermark)
-	if chainAt(l.ghost.entries, l.ghost.base, known) != chainAt(t.committed, 0, known) {
+	if !l.holds(t, known) {
 		c.Violate("replicas agree on what is committed", "%s on node %d: not what was committed below %d", p, n.id, known)
 		return
 	}
@@ -131,8 +131,10 @@ func (c *Checker) leads(n *node, l *life, id storage.LogID, p history.Partition)
 	}
 }
 
-// holds says whether a log has everything that is committed below an offset.
+// holds says whether a log has everything that is committed below an offset, but
+// for what was deleted of it.
 func (l *life) holds(t *truth, at record.Offset) bool {
+	at = max(at, l.ghost.from())
 	return chainAt(l.ghost.entries, l.ghost.base, at) == chainAt(t.committed, 0, at)
 }
 
@@ -146,6 +148,7 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 	if !ok || t.highWatermark == 0 {
 		return
 	}
+	c.heirsBegin(id, p)
 	for _, list := range [][]metadata.NodeID{part.ISR, part.ELR} {
 		for _, member := range list {
 			n := c.nodes[member-1]
@@ -318,6 +321,11 @@ func (c *Checker) Apart() string {
 			}
 			id := storage.LogID{Topic: t.ID, Partition: p.Index}
 			truth := c.truth(id)
+			for _, r := range p.Replicas {
+				if !c.starts(id, p.Leader, r) {
+					return fmt.Sprintf("%s begins at %d on node %d, at %d on the leader %d", name, c.nodes[r-1].life(id).ghost.start, r, c.nodes[p.Leader-1].life(id).ghost.start, p.Leader)
+				}
+			}
 			for _, r := range p.Replicas {
 				l := c.nodes[r-1].life(id)
 				if l.ghost.end() != truth.highWatermark || !l.holds(truth, truth.highWatermark) || l.highWatermark != truth.highWatermark {

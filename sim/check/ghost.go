@@ -2,19 +2,22 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/pawlbroker/pawl/sim/digest"
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
-// ghost is what a log on a disk must hold, known from the jobs that wrote it.
+// ghost is what a log on a disk must hold, known from the jobs that wrote it. Its
+// first batch may begin before the log does.
 type ghost struct {
 	start   record.Offset
-	base    uint64  // chain at start
-	entries []entry // durable, as the node has been told or has found
-	flying  []entry // submitted, and not told of; without chains
-	doubt   []entry // submitted, and told to be in doubt
+	base    uint64          // chain before the first batch
+	entries []entry         // durable, as the node has been told or has found
+	flying  []entry         // submitted, and not told of; without chains
+	doubt   []entry         // submitted, and told to be in doubt
+	raising []record.Offset // log starts that were submitted, and not told of or in doubt
 }
 
 // entry is one batch of a log.
@@ -103,6 +106,25 @@ func (g *ghost) cut(end record.Offset) {
 	g.entries = g.entries[:n]
 }
 
+// from is where the first batch begins.
+func (g *ghost) from() record.Offset {
+	if len(g.entries) > 0 {
+		return g.entries[0].base
+	}
+	return g.start
+}
+
+// raise lets the log begin later, and drops what is wholly before.
+func (g *ghost) raise(start record.Offset) {
+	n := 0
+	for n < len(g.entries) && g.entries[n].id.next <= start {
+		g.base = g.entries[n].chain
+		n++
+	}
+	g.entries = g.entries[n:]
+	g.start = max(g.start, start)
+}
+
 // recovered says what is wrong if the log is found from start to end: all that
 // is durable, and what was on its way as far as it goes.
 func (g *ghost) recovered(start, end record.Offset) string {
@@ -111,12 +133,14 @@ func (g *ghost) recovered(start, end record.Offset) string {
 	if was := g.end(); end < was {
 		return fmt.Sprintf("the log ends at %d, %d was durable", end, was)
 	}
-	if len(g.entries) > 0 && start != g.start {
-		return fmt.Sprintf("the log begins at %d, not at %d", start, g.start)
+	raising := g.raising
+	g.raising = nil
+	if len(g.entries) > 0 && start != g.start && !slices.Contains(raising, start) {
+		return fmt.Sprintf("the log begins at %d, not at %d, nor at one of %v", start, g.start, raising)
 	}
 	for g.end() < end || len(g.entries) == 0 && end > start {
 		at := g.end()
-		if len(g.entries) == 0 {
+		if len(g.entries) == 0 && !slices.Contains(raising, start) {
 			at = start
 		}
 		// Of two at one offset the first was refused, before it was told.

@@ -186,6 +186,9 @@ func (c *Checker) Submitted(node int, j job.Job) {
 	case job.Reset:
 		l := c.nodes[node].life(j.Log)
 		l.cutting = append(l.cutting, cutting{j, l.epoch})
+	case job.RaiseStart:
+		l := c.nodes[node].life(j.Log)
+		l.ghost.raising = append(l.ghost.raising, j.Start)
 	case job.Delete:
 		l := c.nodes[node].life(j.Log)
 		l.deleting, l.leads = true, false
@@ -219,6 +222,13 @@ func (c *Checker) Done(node int, r job.Result) {
 		epoch := n.life(j.Log).done(inDoubt)
 		if r.Err == nil {
 			c.reset(n, j, epoch)
+		}
+	case job.RaiseStart:
+		if l := n.life(j.Log); !inDoubt {
+			l.ghost.raising = slices.DeleteFunc(l.ghost.raising, func(o record.Offset) bool { return o == j.Start })
+		}
+		if r.Err == nil && r.View.Start() > n.life(j.Log).ghost.start {
+			c.raised(n, j.Log, r.View.Start())
 		}
 	case job.Delete:
 		if r.Err == nil {
@@ -297,6 +307,9 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 			c.Violate("what was written is there after a crash", "%s on node %d: %s", p, n.id, what)
 		}
 		c.matches(n, l.ID, was, first)
+		if l.View.Start() > was.ghost.start {
+			c.raised(n, l.ID, l.View.Start())
+		}
 		hash, err := partition.Replayed(l)
 		switch {
 		case err != nil:
@@ -322,7 +335,7 @@ func (c *Checker) reset(n *node, j job.Reset, epoch record.LeaderEpoch) {
 	if t := c.truths[j.Log]; t != nil {
 		l.ghost.base = chainAt(t.committed, 0, j.Start)
 	}
-	l.highWatermark, l.committed, l.hashedAt = 0, 0, -1
+	l.highWatermark, l.committed, l.logStart, l.hashedAt = 0, 0, 0, -1
 }
 
 // cutLate looks at a log that was found, and that the process before may have cut
@@ -362,7 +375,7 @@ func (c *Checker) missing(n *node, r *storage.Recovered) {
 		found[r.Logs[i].ID] = true
 	}
 	for id, l := range n.lives { //pawl:unordered any of them is a violation
-		if len(l.ghost.entries) > 0 && !found[id] && !l.deleting && n.lost == whole && !c.Rotten {
+		if len(l.ghost.entries)+int(l.ghost.start) > 0 && !found[id] && !l.deleting && n.lost == whole && !c.Rotten {
 			c.Violate("what was written is there after a crash", "%s-%d on node %d is gone; its end was %d", l.topic, id.Partition, n.id, l.ghost.end())
 		}
 	}

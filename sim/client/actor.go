@@ -31,6 +31,13 @@ type Watcher interface {
 	// Spoiled says a client got bytes from around an offset that are no batch, or
 	// not the one it asked for.
 	Spoiled(p history.Partition, at record.Offset, what string)
+	// Deleting says that a client is about to ask for the end of everything below an
+	// offset, or, if that is -1, below the high watermark; Deleted that it was told
+	// that this is done, and that the log begins there or later.
+	Deleting(p history.Partition, below record.Offset)
+	Deleted(p history.Partition, start record.Offset)
+	// Begins is where a log begins at least, as far as clients were told.
+	Begins(p history.Partition) record.Offset
 	// OutOfRange says a client was told that there is no such offset.
 	OutOfRange(p history.Partition, at record.Offset)
 	// Issued says a producer got an id.
@@ -152,7 +159,11 @@ func (a *Actor) try() {
 	case workloads.Read:
 		a.read(op)
 	case workloads.ListEnd:
-		a.listEnd(op)
+		a.list(op.Partition, latest, func(at history.Offset) workloads.Result { return workloads.Result{End: at} })
+	case workloads.ListStart:
+		a.list(op.Partition, earliest, func(at history.Offset) workloads.Result { return workloads.Result{Start: at} })
+	case workloads.DeleteRecords:
+		a.deleteRecords(op)
 	case workloads.CreateTopic, workloads.DeleteTopic, workloads.SetConfig, workloads.GetConfig:
 		a.onTopic(op)
 	default:
@@ -194,18 +205,25 @@ func (a *Actor) failed(note string) {
 	a.finish(workloads.Result{Outcome: history.Failed, Note: note})
 }
 
-func (a *Actor) listEnd(op workloads.ListEnd) {
+// latest and earliest are ListOffsets' timestamps for the end of a log, and for its
+// start.
+const (
+	latest   = -1
+	earliest = -2
+)
+
+func (a *Actor) list(p history.Partition, timestamp int64, result func(history.Offset) workloads.Result) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	part := kmsg.NewListOffsetsRequestTopicPartition()
-	part.Partition = op.Partition.Index
-	part.Timestamp = -1
-	part.CurrentLeaderEpoch = a.epoch(op.Partition)
+	part.Partition = p.Index
+	part.Timestamp = timestamp
+	part.CurrentLeaderEpoch = a.epoch(p)
 	topic := kmsg.NewListOffsetsRequestTopic()
-	topic.Topic = op.Partition.Topic
+	topic.Topic = p.Topic
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
-	a.askSomebody(op.Partition, req, func(resp kmsg.Response, err error) {
+	a.askSomebody(p, req, func(resp kmsg.Response, err error) {
 		if err != nil {
 			a.failed(err.Error())
 			return
@@ -216,11 +234,11 @@ func (a *Actor) listEnd(op workloads.ListEnd) {
 			a.failed("wrong partitions")
 			return
 		}
-		if p := r.Topics[0].Partitions[0]; p.ErrorCode != 0 {
-			a.refused(op.Partition, p.ErrorCode)
-			a.failed(codeNote(p.ErrorCode))
+		if got := r.Topics[0].Partitions[0]; got.ErrorCode != 0 {
+			a.refused(p, got.ErrorCode)
+			a.failed(codeNote(got.ErrorCode))
 		} else {
-			a.finish(workloads.Result{Outcome: history.OK, End: history.Offset(p.Offset)})
+			a.finish(result(history.Offset(got.Offset)))
 		}
 	})
 }

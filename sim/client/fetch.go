@@ -52,10 +52,12 @@ func (a *Actor) fetched(op workloads.Read, resp *kmsg.FetchResponse) {
 		return
 	}
 	p := resp.Topics[0].Partitions[0]
+	if p.ErrorCode == codeOutOfRange {
+		a.watch.OutOfRange(op.Partition, record.Offset(op.From))
+		a.finish(workloads.Result{Outcome: history.OK, OutOfRange: true, Next: op.From, End: history.NoOffset, Start: logStart(resp.Version, p.LogStartOffset)})
+		return
+	}
 	if p.ErrorCode != 0 {
-		if p.ErrorCode == codeOutOfRange {
-			a.watch.OutOfRange(op.Partition, record.Offset(op.From))
-		}
 		a.refused(op.Partition, p.ErrorCode)
 		a.failed(codeNote(p.ErrorCode))
 		return
@@ -67,7 +69,17 @@ func (a *Actor) fetched(op workloads.Read, resp *kmsg.FetchResponse) {
 		return
 	}
 	r.End = history.Offset(p.HighWatermark) // -1, no offset, if the leader is not sure
+	r.Start = logStart(resp.Version, p.LogStartOffset)
 	a.finish(r)
+}
+
+// logStart is what an answer of a version says of where the log begins.
+func logStart(version int16, at int64) history.Offset {
+	const told = 5 // first version that says so
+	if version < told {
+		return history.NoOffset
+	}
+	return history.Offset(at)
 }
 
 var errNotAsked = errors.New("not what was asked for")

@@ -1,8 +1,10 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,6 +16,8 @@ import (
 
 // Rack is where a node stands.
 func Rack(node int) string { return fmt.Sprintf("r%d", node%3) }
+
+var errDeleted = errors.New("deleted before it was asked for")
 
 // Tail reads all partitions of a topic with one fetch at a time, as a consumer
 // does, and starts anew now and then. What it reads is no part of the history;
@@ -27,6 +31,8 @@ type Tail struct {
 	topic   string
 	next    []record.Offset // by partition
 	ends    []record.Offset // high watermarks last heard of, -1 before
+	begins  []record.Offset // where the log began at least, as far as anybody knew at the last fetch
+	lost    []bool          // its place: the log begins later
 	retired bool
 	steady  bool // goes only forward
 }
@@ -34,7 +40,8 @@ type Tail struct {
 // NewTail returns a reader of a topic with the given number of partitions.
 func NewTail(k *kernel.Kernel, c *Cluster, topic string, partitions int, watch Watcher, cfg Config) *Tail {
 	t := &Tail{k: k, cluster: c, watch: watch, cfg: cfg, rng: k.Stream("tail"), topic: topic,
-		next: make([]record.Offset, partitions), ends: make([]record.Offset, partitions)}
+		next: make([]record.Offset, partitions), ends: make([]record.Offset, partitions),
+		begins: make([]record.Offset, partitions), lost: make([]bool, partitions)}
 	t.Forget()
 	k.After(cfg.Think, t, 0, 0)
 	return t
@@ -70,6 +77,8 @@ func (t *Tail) Read() (n int64) {
 func (t *Tail) Happen(kernel.What, uint64) {
 	switch {
 	case t.retired:
+	case slices.Contains(t.lost, true):
+		t.find(slices.Index(t.lost, true))
 	case t.rng.IntN(20) == 0:
 		t.metadata()
 	default:
@@ -116,6 +125,7 @@ func (t *Tail) fetch() {
 			continue
 		}
 		part.FetchOffset = int64(t.next[part.Partition])
+		t.begins[part.Partition] = t.watch.Begins(t.part(int(part.Partition)))
 		part.PartitionMaxBytes = int32(1 + t.rng.IntN(16<<10))
 		if t.steady {
 			part.PartitionMaxBytes, req.MaxBytes = 1<<20, 1<<20
@@ -151,6 +161,7 @@ func (t *Tail) took(p *kmsg.FetchResponseTopicPartition) {
 	}
 	if p.ErrorCode == codeOutOfRange {
 		t.watch.OutOfRange(part, t.next[p.Partition])
+		t.lost[p.Partition] = true
 	}
 	if p.ErrorCode != 0 {
 		return
@@ -167,9 +178,39 @@ func (t *Tail) took(p *kmsg.FetchResponseTopicPartition) {
 			t.watch.Spoiled(part, at, errNotAsked.Error())
 			return
 		}
+		if b.NextOffset() <= t.begins[p.Partition] {
+			t.watch.Spoiled(part, b.BaseOffset(), errDeleted.Error())
+			return
+		}
 		t.watch.Served(part, b)
 		t.next[p.Partition] = b.NextOffset()
 	}
+}
+
+// find asks where a partition begins.
+func (t *Tail) find(i int) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	part := kmsg.NewListOffsetsRequestTopicPartition()
+	part.Partition, part.Timestamp, part.CurrentLeaderEpoch = int32(i), earliest, -1
+	topic := kmsg.NewListOffsetsRequestTopic()
+	topic.Topic = t.topic
+	topic.Partitions = append(topic.Partitions, part)
+	req.Topics = append(req.Topics, topic)
+	t.cluster.AskLeader(t.part(i), nil, req, func(resp kmsg.Response, err error) {
+		t.rest()
+		r, ok := resp.(*kmsg.ListOffsetsResponse)
+		if err != nil || !ok || len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+			return
+		}
+		got := r.Topics[0].Partitions[0]
+		if _, moved := passes(got.ErrorCode); moved {
+			t.cluster.Moved(t.part(i))
+		}
+		if got.ErrorCode == 0 {
+			t.next[i], t.lost[i] = max(t.next[i], record.Offset(got.Offset)), false
+		}
+	})
 }
 
 func (t *Tail) part(i int) history.Partition {

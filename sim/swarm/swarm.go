@@ -39,6 +39,8 @@ type Config struct {
 	RebalanceSeconds int64
 	// Producers, Idempotent and Readers are how many clients of each kind.
 	Producers, Idempotent, Readers int64
+	// Deleters is how many clients delete records of what the others write.
+	Deleters int64
 	// Pipelines is how many idempotent producers there are that send several
 	// batches before the first is answered, to a partition of their own.
 	Pipelines int64
@@ -179,6 +181,7 @@ func (c *Config) fields() []field {
 		{"producers", &c.Producers, 0, 1000},
 		{"idempotent", &c.Idempotent, 0, 1000},
 		{"readers", &c.Readers, 0, 1000},
+		{"deleters", &c.Deleters, 0, 100},
 		{"pipelines", &c.Pipelines, 0, 100},
 		{"passers", &c.Passers, 0, 1},
 		{"admins", &c.Admins, 0, 100},
@@ -276,7 +279,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, LagMillis: 30_000, SessionMillis: 9000, RebalanceSeconds: 300, Producers: 2, Idempotent: 2, Readers: 2, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, LagMillis: 30_000, SessionMillis: 9000, RebalanceSeconds: 300, Producers: 2, Idempotent: 2, Readers: 2, Deleters: 1, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -315,6 +318,7 @@ func Draw(seed uint64, nodes int, duration time.Duration, faults []Fault) Config
 	c.SnapshotEntries = one(1, 5, 20, 10_000)
 	c.Passers = one(0, 1)
 	c.Admins = one(0, 1, 2, 3)
+	c.Deleters = []int64{0, 0, 1, 2}[kernel.Stream(seed, "swarm deletions").IntN(4)]
 	c.drawCluster(seed, int64(nodes))
 	if duration == 0 {
 		c.DurationMillis = 2000

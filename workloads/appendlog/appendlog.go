@@ -1,7 +1,7 @@
 // Package appendlog is the workload of a log: producers, idempotent and not,
 // append unique values to partitions; readers follow each partition, sometimes
-// go back, sometimes ask for its end. At the end every partition is read from
-// the start.
+// go back, sometimes ask for its end; deleters delete what is at its front, and ask
+// for its start. At the end every partition is read from the start.
 package appendlog
 
 import (
@@ -23,6 +23,8 @@ type Config struct {
 	IdempotentProducers int
 	// Readers is how many clients read.
 	Readers int
+	// Deleters is how many clients delete records (KIP-107).
+	Deleters int
 	// OperationsPerClient is after how many operations a client rests for good;
 	// 0 is no limit.
 	OperationsPerClient int
@@ -36,6 +38,9 @@ type Config struct {
 	// ListEndPerMille is how often in a thousand turns a reader asks for the
 	// end instead of reading.
 	ListEndPerMille int
+	// DeletePerMille is how often in a thousand turns a deleter deletes instead of
+	// asking for the start; DeleteAllPerMille how often it deletes all there is.
+	DeletePerMille, DeleteAllPerMille int
 	// ReadMaxBytes bounds what one read asks for. Kafka: max.partition.fetch.bytes.
 	ReadMaxBytes int32
 	// Acks is what producers ask for; idempotent ones always ask for all.
@@ -54,6 +59,8 @@ func DefaultConfig(partitions ...history.Partition) Config {
 		MaxSize:             200,
 		SeekPerMille:        50,
 		ListEndPerMille:     250,
+		DeletePerMille:      600,
+		DeleteAllPerMille:   50,
 		ReadMaxBytes:        64 << 10,
 		Acks:                workloads.AcksAll,
 	}
@@ -74,7 +81,7 @@ func (c Config) Validate() error {
 	switch {
 	case len(c.Partitions) == 0:
 		return fmt.Errorf("%w: no partitions", ErrConfig)
-	case c.Producers < 0, c.IdempotentProducers < 0, c.Readers < 0, c.OperationsPerClient < 0:
+	case c.Producers < 0, c.IdempotentProducers < 0, c.Readers < 0, c.Deleters < 0, c.OperationsPerClient < 0:
 		return fmt.Errorf("%w: a count below zero", ErrConfig)
 	case c.clients() == 0:
 		return fmt.Errorf("%w: no clients", ErrConfig)
@@ -84,13 +91,15 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: sizes %d to %d, want at least %d", ErrConfig, c.MinSize, c.MaxSize, workloads.MinPayload)
 	case c.SeekPerMille < 0, c.ListEndPerMille < 0, c.SeekPerMille+c.ListEndPerMille > 1000:
 		return fmt.Errorf("%w: seeks %d and list ends %d in a thousand", ErrConfig, c.SeekPerMille, c.ListEndPerMille)
+	case c.DeletePerMille < 0, c.DeleteAllPerMille < 0, c.DeletePerMille+c.DeleteAllPerMille > 1000:
+		return fmt.Errorf("%w: deletions %d and of all %d in a thousand", ErrConfig, c.DeletePerMille, c.DeleteAllPerMille)
 	case c.ReadMaxBytes < 1:
 		return fmt.Errorf("%w: read of %d bytes", ErrConfig, c.ReadMaxBytes)
 	}
 	return nil
 }
 
-func (c Config) clients() int { return c.Producers + c.IdempotentProducers + c.Readers }
+func (c Config) clients() int { return c.Producers + c.IdempotentProducers + c.Readers + c.Deleters }
 
 // Workload is the running load. It is a workloads.Workload.
 type Workload struct {
@@ -98,28 +107,33 @@ type Workload struct {
 	clients []client
 	history history.History
 	loading int                  // operations of the load that are in flight
+	known   []history.Offset     // by partition, how far anybody has read
+	starts  []history.Offset     // by partition, the latest log start that anybody has heard of
 	final   *workloads.FinalRead // nil until Finish
 }
 
-// A client is a producer or a reader; readers have positions.
+// A client is a producer, a reader or a deleter; readers have positions.
 type client struct {
 	turns     int
 	values    uint64           // how many it has drawn
 	positions []history.Offset // by partition, where it reads on; nil for producers
-	reading   int              // the partition of the read in flight
+	lost      bool             // its place in reading, which begins later than it thought
+	reading   int              // the partition of the operation in flight, but for producers
 }
 
 var _ workloads.Workload = (*Workload)(nil)
 
 // New returns the load at its beginning, or what is wrong with c.
 //
-// Clients are numbered: producers, then idempotent producers, then readers.
+// Clients are numbered: producers, then idempotent producers, then readers, then
+// deleters.
 func New(c Config) (*Workload, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	w := &Workload{config: c, clients: make([]client, c.clients())}
-	for i := c.Producers + c.IdempotentProducers; i < len(w.clients); i++ {
+	w := &Workload{config: c, clients: make([]client, c.clients()),
+		known: make([]history.Offset, len(c.Partitions)), starts: make([]history.Offset, len(c.Partitions))}
+	for i := c.Producers + c.IdempotentProducers; i < len(w.clients)-c.Deleters; i++ {
 		w.clients[i].positions = make([]history.Offset, len(c.Partitions))
 	}
 	return w, nil
@@ -143,10 +157,29 @@ func (w *Workload) Next(id history.Client, _ history.Time, rng *rand.Rand) (work
 	}
 	c.turns++
 	w.loading++
-	if c.positions == nil {
-		return w.drawAppend(id, c, rng), true
+	switch {
+	case c.positions != nil:
+		return w.drawRead(c, rng), true
+	case int(id) >= len(w.clients)-w.config.Deleters:
+		return w.drawDeletion(c, rng), true
 	}
-	return w.drawRead(c, rng), true
+	return w.drawAppend(id, c, rng), true
+}
+
+// drawDeletion draws what a deleter does: mostly it deletes a little of what is
+// there, now and then it asks for what is not there yet.
+func (w *Workload) drawDeletion(c *client, rng *rand.Rand) workloads.Op {
+	c.reading = rng.IntN(len(w.config.Partitions))
+	p := w.config.Partitions[c.reading]
+	switch dice := rng.IntN(1000); {
+	case dice < w.config.DeleteAllPerMille:
+		return workloads.DeleteRecords{Partition: p, Below: history.NoOffset}
+	case dice < w.config.DeleteAllPerMille+w.config.DeletePerMille:
+		start := w.starts[c.reading]
+		room := max(w.known[c.reading]-start, 0) + 2
+		return workloads.DeleteRecords{Partition: p, Below: start + min(history.Offset(rng.Int64N(int64(room))), history.Offset(rng.Int64N(int64(room))))}
+	}
+	return workloads.ListStart{Partition: p}
 }
 
 func (w *Workload) drawAppend(id history.Client, c *client, rng *rand.Rand) workloads.Op {
@@ -168,6 +201,9 @@ func (w *Workload) drawAppend(id history.Client, c *client, rng *rand.Rand) work
 }
 
 func (w *Workload) drawRead(c *client, rng *rand.Rand) workloads.Op {
+	if c.lost {
+		return workloads.ListStart{Partition: w.config.Partitions[c.reading]}
+	}
 	c.reading = rng.IntN(len(w.config.Partitions))
 	p := w.config.Partitions[c.reading]
 	switch dice := rng.IntN(1000); {
@@ -189,9 +225,25 @@ func (w *Workload) Done(id history.Client, op workloads.Op, call, ret history.Ti
 		return
 	}
 	w.loading--
-	if _, read := op.(workloads.Read); read && r.Outcome == history.OK {
-		c := &w.clients[id]
+	if r.Outcome == history.OK {
+		w.learn(&w.clients[id], op, r)
+	}
+}
+
+// learn takes what an answer says of where a partition begins and ends.
+func (w *Workload) learn(c *client, op workloads.Op, r workloads.Result) {
+	switch op.(type) {
+	case workloads.Read:
+		if c.lost = r.OutOfRange; c.lost {
+			return
+		}
 		c.positions[c.reading] = max(c.positions[c.reading], r.Next)
+		w.known[c.reading] = max(w.known[c.reading], r.Next)
+	case workloads.ListStart, workloads.DeleteRecords:
+		w.starts[c.reading] = max(w.starts[c.reading], r.Start)
+		if c.positions != nil {
+			c.positions[c.reading], c.lost = max(c.positions[c.reading], r.Start), false
+		}
 	}
 }
 

@@ -44,7 +44,10 @@ func (q *requester) do(ctx context.Context, op workloads.Op) workloads.Result {
 		r, err = q.read(ctx, op)
 		q.forget(op.Partition, err)
 	case workloads.ListEnd:
-		r, err = q.listEnd(ctx, op)
+		r.End, err = q.list(ctx, op.Partition, latest)
+		q.forget(op.Partition, err)
+	case workloads.ListStart:
+		r.Start, err = q.list(ctx, op.Partition, earliest)
 		q.forget(op.Partition, err)
 	case workloads.FetchCommitted:
 		r, err = q.fetchCommitted(ctx, op)
@@ -144,7 +147,7 @@ func parseFetch(op workloads.Read, answer *kmsg.FetchResponseTopicPartition) (wo
 	if fetched.Err != nil {
 		return workloads.Result{}, fmt.Errorf("fetch %s: %w", op.Partition, fetched.Err)
 	}
-	r := workloads.Result{Next: max(op.From, history.Offset(next)), End: history.Offset(fetched.HighWatermark)}
+	r := workloads.Result{Next: max(op.From, history.Offset(next)), End: history.Offset(fetched.HighWatermark), Start: history.Offset(fetched.LogStartOffset)}
 	for _, rec := range fetched.Records {
 		v, err := workloads.ParsePayload(rec.Value)
 		if err == nil && string(rec.Key) != string(workloads.RecordKey(v)) {
@@ -158,35 +161,39 @@ func parseFetch(op workloads.Read, answer *kmsg.FetchResponseTopicPartition) (wo
 	return r, nil
 }
 
-// latest is ListOffsets' timestamp for the end of the log.
-const latest = -1
+// latest and earliest are ListOffsets' timestamps for the end of the log, and for
+// its start.
+const (
+	latest   = -1
+	earliest = -2
+)
 
-func (q *requester) listEnd(ctx context.Context, op workloads.ListEnd) (workloads.Result, error) {
-	where, err := q.route(ctx, op.Partition)
+func (q *requester) list(ctx context.Context, p history.Partition, timestamp int64) (history.Offset, error) {
+	where, err := q.route(ctx, p)
 	if err != nil {
-		return workloads.Result{}, err
+		return 0, err
 	}
 	part := kmsg.NewListOffsetsRequestTopicPartition()
-	part.Partition, part.CurrentLeaderEpoch, part.Timestamp = op.Partition.Index, where.epoch, latest
+	part.Partition, part.CurrentLeaderEpoch, part.Timestamp = p.Index, where.epoch, timestamp
 	topic := kmsg.NewListOffsetsRequestTopic()
-	topic.Topic = op.Partition.Topic
+	topic.Topic = p.Topic
 	topic.Partitions = append(topic.Partitions, part)
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	req.Topics = append(req.Topics, topic)
 	resp, err := q.client.Broker(int(where.leader)).Request(ctx, req)
 	if err != nil {
-		return workloads.Result{}, fmt.Errorf("list end of %s: %w", op.Partition, err)
+		return 0, fmt.Errorf("list offsets of %s: %w", p, err)
 	}
 	listed := resp.(*kmsg.ListOffsetsResponse)
 	if len(listed.Topics) != 1 || len(listed.Topics[0].Partitions) != 1 {
-		return workloads.Result{}, fmt.Errorf("list end of %s: %w: not one partition", op.Partition, errAnswer)
+		return 0, fmt.Errorf("list offsets of %s: %w: not one partition", p, errAnswer)
 	}
 	answer := listed.Topics[0].Partitions[0]
 	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-		return workloads.Result{}, fmt.Errorf("list end of %s: %w", op.Partition, err)
+		return 0, fmt.Errorf("list offsets of %s: %w", p, err)
 	}
-	return workloads.Result{End: history.Offset(answer.Offset)}, nil
+	return history.Offset(answer.Offset), nil
 }
 
 func (q *requester) commit(ctx context.Context, op workloads.Commit) error {
