@@ -165,7 +165,7 @@ func decodeClean(b []byte) (cleanMark, bool) {
 	return cleanMark{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}, true
 }
 
-const checkpointVersion = 2
+const checkpointVersion = 3
 
 func (s *Store) encode() []byte {
 	b := encodeCheckpointHead(s.cfg.IndexIntervalBytes, s.journal.Seq(), s.journal.Last(), len(s.logs))
@@ -235,6 +235,7 @@ func (l *Log) appendTo(b []byte) []byte {
 		b = append(b, 1)
 		bytes(l.snapshot)
 	}
+	bytes(l.deleted)
 	return b
 }
 
@@ -317,6 +318,11 @@ func (s *Store) decodeLog(r *reader, version uint32) *Log {
 	l := &Log{view: v, upTo: record.Offset(r.u64())}
 	if r.u8() != 0 {
 		l.snapshot = r.bytes()
+	}
+	if version > 2 {
+		if deleted := r.bytes(); len(deleted) > 0 {
+			l.deleted = deleted
+		}
 	}
 	return l
 }

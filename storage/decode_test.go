@@ -65,6 +65,7 @@ func FuzzLogRecord(f *testing.F) {
 		{kind: kindTruncate, place: place{log: at.log}, offset: 2, next: 1},
 		{kind: kindDelete, place: place{log: at.log}},
 		{kind: kindStart, place: place{log: at.log}, offset: 2},
+		{kind: kindStart, place: place{log: at.log}, offset: 2, deleted: []byte("snapshot")},
 		{kind: kindReset, place: place{log: at.log}, offset: 2, next: 7},
 	} {
 		f.Add(r.encode())
@@ -102,17 +103,24 @@ func TestSegmentNamesParse(t *testing.T) {
 	}
 }
 
-// TestCheckpointVersion1 decodes a checkpoint that has no index entries.
-func TestCheckpointVersion1(t *testing.T) {
+// TestOlderCheckpoints decodes a checkpoint without what was deleted, which version 3
+// added, and one without index entries, which version 2 did.
+func TestOlderCheckpoints(t *testing.T) {
 	s := &Store{volume: &volume{interval: 100}, logs: map[LogID]*Log{}}
 	id := LogID{Topic: [16]byte{7}, Partition: 3}
 	v := newSnapshot(s.newSegment(id, 5, 2))
 	v.end, v.size, v.indexed = 9, 400, 2
 	v.pending = []indexEntry{{first: 7, pos: 200, len: 200, batches: 1}}
-	s.logs[id] = &Log{view: v, upTo: 5}
+	s.logs[id] = &Log{view: v, upTo: 5, deleted: []byte("before")}
 	head := encodeCheckpointHead(100, 1, 0, 1)
-	two := s.logs[id].appendTo(slices.Clone(head))
-	c, err := s.decode(two)
+	three := s.logs[id].appendTo(slices.Clone(head))
+	c, err := s.decode(three)
+	if err != nil || string(c.logs[0].deleted) != "before" {
+		t.Fatal(c, err)
+	}
+	two := slices.Clone(three[:len(three)-4-len("before")])
+	binary.BigEndian.PutUint32(two, 2)
+	c, err = s.decode(two)
 	if err != nil || !slices.Equal(c.logs[0].view.pending, v.pending) || c.logs[0].view.indexed != 2 {
 		t.Fatal(c, err)
 	}

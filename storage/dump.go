@@ -159,7 +159,7 @@ func dumpCheckpoint(fsys vfs.FS, w io.Writer) error {
 	fmt.Fprintf(w, "journal from file %d, group %d; an index entry per %d bytes\n", c.seq, c.last+1, c.interval)
 	for _, l := range c.logs {
 		v := l.view
-		fmt.Fprintf(w, "log=%s offsets=[%d,%d) generation=%d epochs=%v snapshot=%d bytes at %d", v.log, v.start, v.end, v.generation, v.epochs, len(l.snapshot), l.upTo)
+		fmt.Fprintf(w, "log=%s offsets=[%d,%d) generation=%d epochs=%v snapshot=%d bytes at %d deleted=%d bytes", v.log, v.start, v.end, v.generation, v.epochs, len(l.snapshot), l.upTo, len(l.deleted))
 		if v.damage != nil {
 			fmt.Fprintf(w, " damage=%q", v.damage)
 		}

@@ -3,6 +3,7 @@ package storage
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/pawlbroker/pawl/storage/record"
 )
@@ -13,7 +14,7 @@ const (
 	kindExtent   = 2 // where batches are that went to their segment alone
 	kindTruncate = 3
 	kindDelete   = 4
-	kindStart    = 5 // the log start moved up
+	kindStart    = 5 // the log start moved up, and what is to be known of what was before it
 	kindReset    = 6 // everything is gone, and the log begins anew
 )
 
@@ -41,6 +42,8 @@ type logRecord struct {
 	// after a kindStart, and both after a kindReset.
 	offset record.Offset
 
+	deleted []byte // kindStart: the snapshot of what was deleted
+
 	// next is the generation of the file that comes next, of a kindTruncate and a
 	// kindReset. The others are of a kindTruncate and say of the
 	// file that was cut, if cut: place says which and at what position, entries
@@ -57,7 +60,7 @@ const (
 	placeHead    = logHead + 8 + 4 + 8    // segment base, generation, position
 	extentSize   = placeHead + 8 + 16 + 4 // length, first and next offset, header checksum
 	truncateSize = placeHead + 8 + 4 + 1 + 8 + entrySize
-	startSize    = logHead + 8
+	startSize    = logHead + 8 // and a snapshot
 	resetSize    = startSize + 4
 )
 
@@ -82,9 +85,10 @@ func (r logRecord) encode() []byte {
 		putHead(b, r.kind, r.log)
 		return b
 	case kindStart:
-		b := make([]byte, logHead, startSize)
+		b := make([]byte, logHead, startSize+len(r.deleted))
 		putHead(b, r.kind, r.log)
-		return binary.BigEndian.AppendUint64(b, uint64(r.offset))
+		b = binary.BigEndian.AppendUint64(b, uint64(r.offset))
+		return append(b, r.deleted...)
 	case kindReset:
 		b := make([]byte, logHead, resetSize)
 		putHead(b, r.kind, r.log)
@@ -126,8 +130,11 @@ func decodeRecord(b []byte) (logRecord, error) {
 	switch {
 	case r.kind == kindDelete && len(rest) == 0:
 		return r, nil
-	case r.kind == kindStart && len(b) == startSize:
+	case r.kind == kindStart && len(b) >= startSize:
 		r.offset = record.Offset(binary.BigEndian.Uint64(rest))
+		if len(b) > startSize {
+			r.deleted = slices.Clone(b[startSize:])
+		}
 		return r, nil
 	case r.kind == kindReset && len(b) == resetSize:
 		r.offset = record.Offset(binary.BigEndian.Uint64(rest))

@@ -23,6 +23,7 @@ type modelLog struct {
 	end     record.Offset
 	batches []record.Batch
 	epochs  []storage.EpochStart
+	deleted string // the snapshot of what is below start
 }
 
 // model is every log, and the quorum's records. A model never changes: each
@@ -241,7 +242,7 @@ func (m *machine) Truncate(t *rapid.T) {
 	if end < 0 {
 		t.Skip("no such offset")
 	}
-	cut := modelLog{start: l.start, end: l.end}
+	cut := modelLog{start: l.start, end: l.end, deleted: l.deleted}
 	switch {
 	case end >= l.end:
 		cut.batches = l.batches
@@ -280,7 +281,11 @@ func (m *machine) RaiseStart(t *rapid.T) {
 		t.Skip("no such log")
 	}
 	start := l.start + record.Offset(rapid.IntRange(0, int(l.end-l.start)).Draw(t, "start"))
-	raised := modelLog{start: start, end: l.end}
+	raised := modelLog{start: start, end: l.end, deleted: l.deleted}
+	if start > l.start {
+		m.unique++
+		raised.deleted = fmt.Sprintf("%d %d", start, m.unique)
+	}
 	for _, b := range l.batches {
 		if b.NextOffset() > start {
 			raised.batches = append(raised.batches, b)
@@ -292,7 +297,7 @@ func (m *machine) RaiseStart(t *rapid.T) {
 		}
 	}
 	m.do(t, m.now().with(id, &raised), start > l.start, func() error {
-		_, err := m.store.RaiseStart(id, start)
+		_, err := m.store.RaiseStart(id, start, []byte(raised.deleted))
 		return err
 	})
 }
@@ -531,9 +536,14 @@ func checkSnapshot(t *rapid.T, l modelLog, r storage.RecoveredLog) {
 		if _, err := fmt.Sscanf(string(r.Snapshot), "%d %d", &end, &producer); err != nil {
 			t.Fatal(err)
 		}
-		if want := snapshotOf(l, end); end > l.start && string(want) != string(r.Snapshot) {
+		if string(r.Snapshot) == l.deleted {
+			end = l.start
+		} else if want := snapshotOf(l, end); end > l.start && string(want) != string(r.Snapshot) {
 			t.Fatalf("snapshot %q is of another history, want %q", r.Snapshot, want)
 		}
+	}
+	if l.deleted != "" && (r.Snapshot == nil || end < l.start) {
+		t.Fatalf("snapshot %q of what was deleted, want %q", r.Snapshot, l.deleted)
 	}
 	var want []storage.BatchInfo
 	for _, b := range l.batches {

@@ -33,7 +33,7 @@ type replayed struct {
 	// missing batches: the log cannot be followed further than view.end, until
 	// a truncation takes it back to there.
 	hole    error
-	raised  record.Offset // the log start, as far as it was raised beyond view.end meanwhile
+	raised  logRecord // the last kindStart meanwhile
 	indexes map[*segment]missing
 }
 
@@ -103,13 +103,12 @@ func (r *replay) apply(rec logRecord) error {
 		return r.truncate(l, rec)
 	case l.hole != nil:
 		if rec.kind == kindStart {
-			l.raised = max(l.raised, rec.offset)
+			l.raised = rec
 		}
 		l.pass(rec)
 		return nil
 	case rec.kind == kindStart:
-		l.view, _ = l.view.raised(rec.offset)
-		l.forgetSnapshot()
+		l.raise(rec)
 		return nil
 	}
 	return r.grow(l, rec)
@@ -232,12 +231,23 @@ func (r *replay) truncate(l *replayed, rec logRecord) error {
 		m.touched = true
 		l.indexes[after.segments[len(after.segments)-1]] = m
 	}
-	l.view, _ = after.raised(min(l.raised, after.end))
-	l.raised = 0
+	l.view = after
 	for n := len(l.after); n > 0 && l.after[n-1].LastOffset >= after.end; n-- {
 		l.after = l.after[:n-1]
 	}
 	l.afterFrom = min(l.afterFrom, after.end)
 	l.forgetSnapshot()
+	if l.raised.offset > 0 {
+		l.raise(l.raised)
+		l.raised = logRecord{}
+	}
 	return nil
+}
+
+// raise applies a kindStart.
+func (l *replayed) raise(rec logRecord) {
+	if rec.offset > l.view.start {
+		after, _ := l.view.raised(min(rec.offset, l.view.end))
+		l.begin(after, rec.deleted)
+	}
 }

@@ -40,7 +40,7 @@ func (s *Store) Reset(id LogID, start record.Offset) (View, error) {
 		}
 	}
 	l.view = newSnapshot(s.newSegment(id, start, r.next))
-	l.snapshot, l.upTo = nil, start
+	l.snapshot, l.upTo, l.deleted = nil, start, nil
 	return View{l.view}, nil
 }
 
@@ -53,8 +53,8 @@ func (r *replay) reset(l *replayed, rec logRecord) {
 		r.logs[rec.log], r.s.logs[rec.log] = l, l.Log
 		r.s.ids = nil
 	}
-	l.view, l.snapshot, l.upTo = v, nil, rec.offset
-	l.after, l.afterFrom, l.hole, l.raised = nil, rec.offset, nil, 0
+	l.view, l.snapshot, l.upTo, l.deleted = v, nil, rec.offset, nil
+	l.after, l.afterFrom, l.hole, l.raised = nil, rec.offset, nil, logRecord{}
 	l.indexes = map[*segment]missing{}
 }
 

@@ -27,6 +27,7 @@ type Log struct {
 	view     *snapshot
 	snapshot []byte        // opaque, of the node's
 	upTo     record.Offset // the log end that snapshot belongs to
+	deleted  []byte        // the snapshot of what was before the log start
 }
 
 // Store is all logs of a data directory and the quorum's journal.

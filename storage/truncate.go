@@ -74,9 +74,16 @@ func (s *Store) Truncate(id LogID, end record.Offset) (View, error) {
 // forgetSnapshot drops a snapshot of what was truncated.
 func (l *Log) forgetSnapshot() {
 	if l.upTo > l.view.end {
-		l.snapshot, l.upTo = nil, l.view.start
+		l.snapshot, l.upTo = l.deleted, l.view.start
 	}
-	l.upTo = max(l.upTo, l.view.start)
+}
+
+// begin makes the log one that begins where after does, by a raise.
+func (l *Log) begin(after *snapshot, deleted []byte) {
+	l.view, l.deleted = after, deleted
+	if l.upTo < after.start {
+		l.snapshot, l.upTo = deleted, after.start
+	}
 }
 
 // doom lets the next checkpoint remove a segment's files.
@@ -232,8 +239,10 @@ func (s *Store) Delete(id LogID) error {
 }
 
 // RaiseStart moves the log start up to start, durably, and drops the segments
-// that are wholly below it. Kafka: DeleteRecords and retention.
-func (s *Store) RaiseStart(id LogID, start record.Offset) (View, error) {
+// that are wholly below it. Kafka: DeleteRecords and retention. deleted is the
+// snapshot that belongs to the log as it was up to start: what is recovered, when it
+// is too late to read that.
+func (s *Store) RaiseStart(id LogID, start record.Offset, deleted []byte) (View, error) {
 	if err := s.usable(); err != nil {
 		return View{}, err
 	}
@@ -248,7 +257,7 @@ func (s *Store) RaiseStart(id LogID, start record.Offset) (View, error) {
 	case start <= l.view.start:
 		return View{l.view}, nil
 	}
-	if err := s.journalOne(logRecord{kind: kindStart, place: place{log: id}, offset: start}); err != nil {
+	if err := s.journalOne(logRecord{kind: kindStart, place: place{log: id}, offset: start, deleted: deleted}); err != nil {
 		return View{}, s.unlessFull(err)
 	}
 	after, dropped := l.view.raised(start)
@@ -256,8 +265,7 @@ func (s *Store) RaiseStart(id LogID, start record.Offset) (View, error) {
 		g.gone.Store(true)
 		s.doom(g)
 	}
-	l.view = after
-	l.forgetSnapshot()
+	l.begin(after, deleted)
 	return View{after}, nil
 }
 

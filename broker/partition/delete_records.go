@@ -152,7 +152,7 @@ func (t *Table) raise(p *Partition, start record.Offset, out *Out) {
 		t.deletions.raising = make(map[*Partition]raising)
 	}
 	t.deletions.raising[p] = raising{start, r.jobs + 1}
-	out.Jobs = append(out.Jobs, job.RaiseStart{Log: p.log(), Start: start})
+	out.Jobs = append(out.Jobs, job.RaiseStart{Log: p.log(), Start: start, Deleted: p.deletion(start)})
 }
 
 // raiseAfter has a follower's log begin where its leader's does, as far as it

@@ -22,10 +22,19 @@ const (
 
 // snapshot is what is to be kept of the partition.
 func (p *Partition) snapshot() []byte {
-	producers := p.producers.Snapshot()
+	return encodeSnapshot(p.replica.HighWatermark(), p.producers.Snapshot())
+}
+
+// deletion is what is to be kept of what is below start, all of which is committed,
+// once that is deleted.
+func (p *Partition) deletion(start record.Offset) []byte {
+	return encodeSnapshot(start, p.producers.SnapshotBelow(start))
+}
+
+func encodeSnapshot(committed record.Offset, producers []byte) []byte {
 	out := make([]byte, 0, snapshotHead+len(producers))
 	out = append(out, snapshotVersion)
-	out = binary.BigEndian.AppendUint64(out, uint64(p.replica.HighWatermark()))
+	out = binary.BigEndian.AppendUint64(out, uint64(committed))
 	return append(out, producers...)
 }
 

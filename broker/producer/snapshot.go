@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/pawlbroker/pawl/broker/clock"
@@ -23,17 +24,27 @@ const (
 // the id (8), the number of batches (4) and the batches. It is nil for an empty
 // state. Batches that are not settled are part of it: whoever restores it cuts it
 // to the log end that it belongs to.
-func (s *State) Snapshot() []byte {
-	if len(s.producers) == 0 {
-		return nil
-	}
-	out := []byte{snapshotVersion}
+func (s *State) Snapshot() []byte { return s.SnapshotBelow(math.MaxInt64) }
+
+// SnapshotBelow is Snapshot of the state as it is without the batches that reach past
+// end, which is settled: all that is known of what is about to be deleted.
+func (s *State) SnapshotBelow(end record.Offset) []byte {
+	var out []byte
 	be := binary.BigEndian
 	for _, id := range slices.Sorted(maps.Keys(s.producers)) {
-		e := s.producers[id]
+		batches := s.producers[id].batches
+		for len(batches) > 0 && batches[len(batches)-1].next > end {
+			batches = batches[:len(batches)-1]
+		}
+		if len(batches) == 0 {
+			continue
+		}
+		if out == nil {
+			out = []byte{snapshotVersion}
+		}
 		out = be.AppendUint64(out, uint64(id))
-		out = be.AppendUint32(out, uint32(len(e.batches)))
-		for _, w := range e.batches {
+		out = be.AppendUint32(out, uint32(len(batches)))
+		for _, w := range batches {
 			out = be.AppendUint16(out, uint16(w.epoch))
 			out = be.AppendUint32(out, uint32(w.first))
 			out = be.AppendUint32(out, uint32(w.last))

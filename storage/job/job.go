@@ -68,10 +68,12 @@ type (
 	}
 
 	// RaiseStart has a log begin at Start, and drops the files that are wholly
-	// below it. Start is at most the log's end.
+	// below it. Start is at most the log's end. Deleted is the snapshot of what was
+	// before.
 	RaiseStart struct {
-		Log   storage.LogID
-		Start record.Offset
+		Log     storage.LogID
+		Start   record.Offset
+		Deleted []byte
 	}
 
 	// Delete drops a log and everything it holds. Its files go later.

@@ -141,7 +141,7 @@ func runOne(h *Holder, j Job) Result {
 	case Reset:
 		r.View, r.Err = st.Reset(j.Log, j.Start)
 	case RaiseStart:
-		r.View, r.Err = st.RaiseStart(j.Log, j.Start)
+		r.View, r.Err = st.RaiseStart(j.Log, j.Start, j.Deleted)
 	case Delete:
 		r.Err = st.Delete(j.Log)
 	case BeginCheckpoint:
