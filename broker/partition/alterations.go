@@ -107,7 +107,7 @@ func Reports(self metadata.NodeID, epoch metadata.BrokerEpoch, progress []Progre
 			reports = append(reports, Report{p.To, req})
 		}
 		req.Partitions = append(req.Partitions, wire.ProgressPartition{
-			Topic: p.Log.Topic, Index: p.Log.Partition, LeaderEpoch: p.LeaderEpoch, Durable: p.Durable,
+			Topic: p.Log.Topic, Index: p.Log.Partition, LeaderEpoch: p.LeaderEpoch, Durable: p.Durable, LogStart: p.LogStart,
 		})
 	}
 	return reports

@@ -7,7 +7,9 @@ package partition
 //     watermark for -1. The answer comes when every replica on a broker that
 //     lives begins there or later, durably, and tells where the last of them
 //     begins; without it a leader that comes would have the records again
-//     (KIP-107).
+//     (KIP-107). Hence every replica that may be elected counts, on whatever
+//     broker: while fewer than min.insync.replicas are in sync, those too that may
+//     be elected when they come back (KIP-966).
 //   - An offset above the high watermark, or below -1, is OFFSET_OUT_OF_RANGE.
 //     One at or below the log start is granted.
 //   - A topic without delete in cleanup.policy is POLICY_VIOLATION, an internal
@@ -202,14 +204,14 @@ func (ds *deletions) forget(p *Partition) int {
 }
 
 // lowWatermark is where the log begins that begins first, of a led partition's
-// replicas on brokers that live; -1 if one has not said.
+// replicas on brokers that live, and of those that may lead; 0 if one has not said.
 func (t *Table) lowWatermark(p *Partition) record.Offset {
 	low := p.replica.LogStart()
 	p.replica.Lags(func(l replica.Lag) {
-		if b := t.broker(l.Node); b == nil || !b.Active {
+		if b := t.broker(l.Node); !l.MayLead && (b == nil || !b.Active) {
 			return
 		}
-		start := record.Offset(-1)
+		start := l.LogStart
 		p.watch.Followers(func(node metadata.NodeID, ask *session.Ask) {
 			if node == l.Node && ask.LeaderEpoch == p.replica.Epoch() {
 				start = max(start, ask.LogStart)

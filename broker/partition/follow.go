@@ -42,6 +42,7 @@ type ProgressTo struct {
 	Log         storage.LogID
 	LeaderEpoch record.LeaderEpoch
 	Durable     record.Offset
+	LogStart    record.Offset
 }
 
 // lostLog is the offset that a follower fetches from whose log is damaged. Its
@@ -77,7 +78,7 @@ func (t *Table) report(p *Partition, at Moment, out *Out) {
 		return
 	}
 	if durable, ok := p.replica.Progress(&t.node, at.Now); ok {
-		out.Progress = append(out.Progress, ProgressTo{p.replica.Leader(), p.log(), p.replica.Epoch(), durable})
+		out.Progress = append(out.Progress, ProgressTo{p.replica.Leader(), p.log(), p.replica.Epoch(), durable, p.replica.LogStart()})
 		t.note(p) // it may have to be said again
 	}
 }
@@ -145,6 +146,10 @@ func (t *Table) letGo(at Moment, out *Out) {
 func (t *Table) extend(p *Partition, got *wire.FetchedPartition, at Moment, out *Out) {
 	bad := got.Bad
 	if len(got.Batches) > 0 {
+		if p.replica.Empty() && got.Batches[0].BaseOffset() < p.replica.LogEnd() {
+			t.beginBefore(p, got.Batches, out)
+			return
+		}
 		if err := p.replica.Extend(got.Batches); err != nil {
 			bad = err
 		} else {
@@ -210,6 +215,29 @@ func (t *Table) giveUp(p *Partition, got *wire.FetchedPartition, out *Out) bool 
 	return true
 }
 
+// beginBefore has an empty log begin where the leader's first batch does: that one
+// holds the offset where the leader's log begins, and cannot be cut. What was fetched
+// is appended when that is done.
+func (t *Table) beginBefore(p *Partition, batches []record.Batch, out *Out) {
+	assert.Reached("partition: log begins within a batch")
+	p.begun = begun{batches, p.replica.Epoch()}
+	t.reset(p, batches[0].BaseOffset(), out)
+}
+
+// begun is what a log is to begin with that is being reset, and in which leader
+// epoch that was fetched.
+type begun struct {
+	batches []record.Batch
+	epoch   record.LeaderEpoch
+}
+
+// beginWith appends what a log that was reset is to begin with, if that is still so.
+func (t *Table) beginWith(b begun, p *Partition, at Moment, out *Out) {
+	if r := &p.replica; len(b.batches) > 0 && r.Following() && r.Epoch() == b.epoch && r.Empty() && r.LogEnd() == b.batches[0].BaseOffset() {
+		t.extend(p, &wire.FetchedPartition{Batches: b.batches}, at, out)
+	}
+}
+
 // startOver gives up a log that ends before the leader's begins.
 func (t *Table) startOver(p *Partition, got *wire.FetchedPartition, out *Out) {
 	assert.Reached("partition: log given up that ends before the leader's")
@@ -235,6 +263,8 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	}
 	was := p.marks()
 	var ro replica.Out
+	begun := p.begun
+	p.begun.batches = nil
 	cut, isCut := res.Job.(job.Truncate)
 	if res.Err != nil && cut.Replay == 0 {
 		p.replica.TruncateFailed(at.Now.Add(spaceRetry), &ro)
@@ -259,6 +289,7 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	p.view = res.View
 	p.replica.Truncated(res.View.Start(), res.View.End(), epochsOf(res.View), &ro)
 	t.touch(p)
+	t.beginWith(begun, p, at, out)
 	t.moved(p, was, &ro, at, out)
 	t.follow(p, at, out)
 	if err != nil {

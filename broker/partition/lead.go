@@ -45,7 +45,7 @@ func (t *Table) Progress(from metadata.NodeID, said *wire.Progress, at Moment, o
 		was := p.marks()
 		var ro replica.Out
 		counts := p.replica.Reported(replica.Report{
-			Node: from, BrokerEpoch: said.BrokerEpoch, LeaderEpoch: q.LeaderEpoch, Durable: q.Durable,
+			Node: from, BrokerEpoch: said.BrokerEpoch, LeaderEpoch: q.LeaderEpoch, Durable: q.Durable, LogStart: q.LogStart,
 		}, &t.node, at.Now, &ro)
 		if !counts {
 			t.Stats.StaleReports++

@@ -149,6 +149,7 @@ type Partition struct {
 	producers producer.State
 	view      storage.View
 	damage    error         // why nothing may be served, or nil
+	begun     begun         // what the log is to begin with that is being reset
 	watch     session.Watch // who fetches it
 	reviewAt  clock.Instant // when it is in Table.reviews, or clock.Never
 	index     int32         // of the partition

@@ -105,11 +105,13 @@ func (r *Replica) lagsAt(f *follower, n *Node) clock.Instant {
 // all that is committed, which a leader does not know before it has come to the
 // end of the log that it was elected with; and it must not be one that would be
 // taken out again, as one could be that has all that is committed because nothing
-// is committed below the minimum, or that the controller has just taken out.
+// is committed below the minimum, or that the controller has just taken out. And its
+// log must begin where the leader's does: what was deleted is deleted on all that may
+// lead.
 //
 // Source: KAFKA-7128.
 func (r *Replica) joins(f *follower, n *Node, now clock.Instant) bool {
-	return !f.dismissed && f.durable >= r.highWatermark && f.durable >= r.electedAt && n.active(f.node, f.epoch) &&
+	return !f.dismissed && f.logStart >= r.logStart && f.durable >= r.highWatermark && f.durable >= r.electedAt && n.active(f.node, f.epoch) &&
 		(f.durable >= r.written || now < f.caughtUp.Add(n.MaxLag))
 }
 

@@ -240,7 +240,7 @@ func (w *world) act(s *site, out *Out) {
 		return
 	}
 	if durable, ok := s.r.Progress(&s.node, w.now); ok {
-		w.net = append(w.net, packet{s.r.Leader(), s.node.Self, Report{s.node.Self, s.node.Epoch, s.r.Epoch(), durable}})
+		w.net = append(w.net, packet{s.r.Leader(), s.node.Self, Report{s.node.Self, s.node.Epoch, s.r.Epoch(), durable, s.r.LogStart()}})
 	}
 	w.commit(s)
 }

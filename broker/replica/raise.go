@@ -5,6 +5,9 @@ import (
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
+// Empty reports whether there is nothing in the log, nor on its way.
+func (r *Replica) Empty() bool { return r.logStart == r.logEnd }
+
 // Raised says that the log begins at start, with these epochs, which become the
 // replica's: the records before were deleted. It does nothing, and reports false,
 // if the log began later already, or is about to be cut, which will say where it

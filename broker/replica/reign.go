@@ -87,6 +87,7 @@ type follower struct {
 	lost     bool          // its log is damaged: it has nothing
 	durable  record.Offset // log end on its disk, as far as it agrees with the leader's log; -1 unknown
 	caughtUp clock.Instant // when it last had all that the leader had
+	logStart record.Offset // its log begins there or later
 	// At its last report.
 	reportAt clock.Instant
 	endThen  record.Offset // the leader's log end on disk; -1 if there was none
@@ -205,6 +206,7 @@ type Report struct {
 	BrokerEpoch metadata.BrokerEpoch
 	LeaderEpoch record.LeaderEpoch
 	Durable     record.Offset // log end on its disk, as far as it agrees with the leader's log
+	LogStart    record.Offset
 }
 
 // Reported takes a follower's report. One that another process of the follower
@@ -219,7 +221,7 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 		return false
 	}
 	if p.BrokerEpoch > f.epoch {
-		f.epoch, f.durable, f.holds, f.lost, f.endThen = p.BrokerEpoch, -1, false, false, -1
+		f.epoch, f.durable, f.holds, f.lost, f.endThen, f.logStart = p.BrokerEpoch, -1, false, false, -1, 0
 		if !f.inSync {
 			f.caughtUp = longAgo
 		}
@@ -234,7 +236,7 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 	default:
 		keepsUp = false
 	}
-	f.durable, f.reportAt, f.endThen = max(f.durable, p.Durable), now, r.written
+	f.durable, f.reportAt, f.endThen, f.logStart = max(f.durable, p.Durable), now, r.written, p.LogStart
 	f.holds = n.active(f.node, f.epoch) && (keepsUp || f.holds && now < f.caughtUp.Add(n.MaxLag))
 	r.advance(out)
 	r.propose(n, now, out)
@@ -249,7 +251,7 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 func (r *Replica) Lost(node metadata.NodeID, process metadata.BrokerEpoch, n *Node, now clock.Instant, out *Out) bool {
 	f, ok := r.reign.follower(node)
 	assert.That(ok, "replica: a log was lost by a node without one")
-	f.epoch, f.durable, f.lost, f.holds, f.endThen, f.caughtUp = process, -1, true, false, -1, longAgo
+	f.epoch, f.durable, f.lost, f.holds, f.endThen, f.caughtUp, f.logStart = process, -1, true, false, -1, longAgo, 0
 	r.propose(n, now, out)
 	r.check()
 	return r.reign.heirs && !f.inSync && !f.added && !f.heir
@@ -296,9 +298,11 @@ func (r *Replica) Short() bool { return r.reign != nil && r.reign.isr <= len(r.r
 
 // Lag is how far a replica is behind, for its leader.
 type Lag struct {
-	Node    metadata.NodeID
-	InSync  bool
-	Durable record.Offset // -1 if it has not said
+	Node     metadata.NodeID
+	InSync   bool
+	MayLead  bool          // it is in the ISR or the ELR, or may be for all the leader knows
+	Durable  record.Offset // -1 if it has not said
+	LogStart record.Offset // its log begins there or later
 }
 
 // Lags tells f of every other replica, while this one leads.
@@ -308,7 +312,7 @@ func (r *Replica) Lags(f func(Lag)) {
 	}
 	for i := range r.reign.followers {
 		l := &r.reign.followers[i]
-		f(Lag{l.node, l.inSync, l.durable})
+		f(Lag{l.node, l.inSync, l.inSync || l.added || l.heir || !r.reign.heirs, l.durable, l.logStart})
 	}
 }
 

@@ -35,7 +35,7 @@ func said() []kmsg.Request {
 		fetch, alter, registration, heartbeat, ids, create,
 		&PeerHello{ClusterID: "c", Node: 2, Incarnation: metadata.IncarnationID{1}, Version: "v", Refused: "r"},
 		&QuorumMessages{From: 2, Messages: [][]byte{{1}, {}, {2, 3}}},
-		&Progress{Node: 2, BrokerEpoch: 4, Partitions: []ProgressPartition{{metadata.TopicID{7}, 1, 2, 3}, {}}},
+		&Progress{Node: 2, BrokerEpoch: 4, Partitions: []ProgressPartition{{metadata.TopicID{7}, 1, 2, 3, 1}, {}}},
 	}
 }
 

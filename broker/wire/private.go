@@ -41,7 +41,7 @@ type (
 	}
 
 	// Progress tells a leader how far followed partitions are on the sender's
-	// disk.
+	// disk, and where they begin there.
 	Progress struct {
 		private
 		Node        metadata.NodeID
@@ -55,6 +55,7 @@ type (
 		Index       int32
 		LeaderEpoch record.LeaderEpoch
 		Durable     record.Offset // log end on disk, as far as it agrees with the leader's log
+		LogStart    record.Offset
 	}
 )
 
@@ -130,7 +131,7 @@ func (q *QuorumMessages) ReadFrom(src []byte) error {
 	return r.Complete()
 }
 
-const progressPartitionSize = 16 + 4 + 4 + 8
+const progressPartitionSize = 16 + 4 + 4 + 8 + 8
 
 // AppendTo implements kmsg.Request.
 func (p *Progress) AppendTo(b []byte) []byte {
@@ -143,6 +144,7 @@ func (p *Progress) AppendTo(b []byte) []byte {
 		b = kbin.AppendInt32(b, q.Index)
 		b = kbin.AppendInt32(b, int32(q.LeaderEpoch))
 		b = kbin.AppendInt64(b, int64(q.Durable))
+		b = kbin.AppendInt64(b, int64(q.LogStart))
 	}
 	return b
 }
@@ -163,6 +165,7 @@ func (p *Progress) ReadFrom(src []byte) error {
 		q.Index = r.Int32()
 		q.LeaderEpoch = record.LeaderEpoch(r.Int32())
 		q.Durable = record.Offset(r.Int64())
+		q.LogStart = record.Offset(r.Int64())
 	}
 	return r.Complete()
 }

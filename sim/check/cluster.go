@@ -81,12 +81,12 @@ func (c *Checker) matches(n *node, id storage.LogID, l *life, first int) {
 }
 
 // derives looks at the producers' state of a replica: it is the same wherever the
-// log is.
+// log is, as far back as it was ever there.
 func (c *Checker) derives(n *node, l *life, id storage.LogID, end record.Offset, hash uint64) {
 	if len(l.cutting) > 0 || l.ghost.end() != end || end == 0 {
 		return
 	}
-	t, chain := c.truth(id), l.ghost.chain()
+	t, chain := c.truth(id), l.ghost.chain()+uint64(l.ghost.origin)
 	if other, ok := t.producers[chain]; ok && other != hash {
 		c.Violate("replicas agree on producers", "%s-%d on node %d at %d: %#x, was %#x elsewhere or before", l.topic, id.Partition, n.id, end, hash, other)
 	}

@@ -14,6 +14,7 @@ import (
 type ghost struct {
 	start   record.Offset
 	base    uint64          // chain before the first batch
+	origin  record.Offset   // where it began when it was last empty: of what was before nothing is known
 	entries []entry         // durable, as the node has been told or has found
 	flying  []entry         // submitted, and not told of; without chains
 	doubt   []entry         // submitted, and told to be in doubt

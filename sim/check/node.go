@@ -331,7 +331,7 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 func (c *Checker) reset(n *node, j job.Reset, epoch record.LeaderEpoch) {
 	l := n.life(j.Log)
 	c.cut(n, j.Log, 0, epoch)
-	l.ghost = ghost{start: j.Start}
+	l.ghost = ghost{start: j.Start, origin: j.Start}
 	if t := c.truths[j.Log]; t != nil {
 		l.ghost.base = chainAt(t.committed, 0, j.Start)
 	}
