@@ -159,8 +159,10 @@ func (t *Table) raise(p *Partition, start record.Offset, out *Out) {
 
 // raiseAfter has a follower's log begin where its leader's does, as far as it
 // knows the records before to be committed.
-func (t *Table) raiseAfter(p *Partition, leaderStart record.Offset, out *Out) {
-	t.raise(p, min(leaderStart, p.replica.HighWatermark()), out)
+func (t *Table) raiseAfter(p *Partition, out *Out) {
+	if r := &p.replica; r.Following() {
+		t.raise(p, min(p.leaderStart, r.HighWatermark()), out)
+	}
 }
 
 // raised takes the result of a job that raised the start of a log.

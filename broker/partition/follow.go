@@ -107,7 +107,8 @@ func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wi
 	default:
 		p.replica.Agreed(got.HighWatermark, &ro)
 		t.extend(p, got, at, out)
-		t.raiseAfter(p, got.LogStart, out)
+		p.leaderStart = got.LogStart
+		t.raiseAfter(p, out)
 		moves = len(got.Batches) > 0 || got.Bad != nil
 	}
 	t.moved(p, was, &ro, at, out)
@@ -147,7 +148,7 @@ func (t *Table) extend(p *Partition, got *wire.FetchedPartition, at Moment, out 
 	bad := got.Bad
 	if len(got.Batches) > 0 {
 		if p.replica.Empty() && got.Batches[0].BaseOffset() < p.replica.LogEnd() {
-			t.beginBefore(p, got.Batches, out)
+			t.beginBefore(p, got, out)
 			return
 		}
 		if err := p.replica.Extend(got.Batches); err != nil {
@@ -218,23 +219,24 @@ func (t *Table) giveUp(p *Partition, got *wire.FetchedPartition, out *Out) bool 
 // beginBefore has an empty log begin where the leader's first batch does: that one
 // holds the offset where the leader's log begins, and cannot be cut. What was fetched
 // is appended when that is done.
-func (t *Table) beginBefore(p *Partition, batches []record.Batch, out *Out) {
+func (t *Table) beginBefore(p *Partition, got *wire.FetchedPartition, out *Out) {
 	assert.Reached("partition: log begins within a batch")
-	p.begun = begun{batches, p.replica.Epoch()}
-	t.reset(p, batches[0].BaseOffset(), out)
+	p.begun = begun{*got, p.replica.Epoch()}
+	t.reset(p, got.Batches[0].BaseOffset(), out)
 }
 
 // begun is what a log is to begin with that is being reset, and in which leader
 // epoch that was fetched.
 type begun struct {
-	batches []record.Batch
-	epoch   record.LeaderEpoch
+	got   wire.FetchedPartition
+	epoch record.LeaderEpoch
 }
 
 // beginWith appends what a log that was reset is to begin with, if that is still so.
-func (t *Table) beginWith(b begun, p *Partition, at Moment, out *Out) {
-	if r := &p.replica; len(b.batches) > 0 && r.Following() && r.Epoch() == b.epoch && r.Empty() && r.LogEnd() == b.batches[0].BaseOffset() {
-		t.extend(p, &wire.FetchedPartition{Batches: b.batches}, at, out)
+func (t *Table) beginWith(b begun, p *Partition, ro *replica.Out, at Moment, out *Out) {
+	if r := &p.replica; len(b.got.Batches) > 0 && r.Following() && r.Epoch() == b.epoch && r.Empty() && r.LogEnd() == b.got.Batches[0].BaseOffset() {
+		r.Agreed(b.got.HighWatermark, ro)
+		t.extend(p, &b.got, at, out)
 	}
 }
 
@@ -264,7 +266,7 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	was := p.marks()
 	var ro replica.Out
 	begun := p.begun
-	p.begun.batches = nil
+	p.begun.got.Batches = nil
 	cut, isCut := res.Job.(job.Truncate)
 	if res.Err != nil && cut.Replay == 0 {
 		p.replica.TruncateFailed(at.Now.Add(spaceRetry), &ro)
@@ -289,7 +291,7 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	p.view = res.View
 	p.replica.Truncated(res.View.Start(), res.View.End(), epochsOf(res.View), &ro)
 	t.touch(p)
-	t.beginWith(begun, p, at, out)
+	t.beginWith(begun, p, &ro, at, out)
 	t.moved(p, was, &ro, at, out)
 	t.follow(p, at, out)
 	if err != nil {

@@ -140,6 +140,7 @@ func (t *Table) moved(p *Partition, was marks, ro *replica.Out, at Moment, out *
 	if is.highWatermark != was.highWatermark {
 		p.producers.Settled(is.highWatermark)
 		t.touch(p)
+		t.raiseAfter(p, out)
 	}
 	// What is only appended is news for nobody who reads what is committed.
 	committed := was

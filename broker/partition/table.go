@@ -151,12 +151,14 @@ type Partition struct {
 	damage    error         // why nothing may be served, or nil
 	begun     begun         // what the log is to begin with that is being reset
 	watch     session.Watch // who fetches it
-	reviewAt  clock.Instant // when it is in Table.reviews, or clock.Never
-	index     int32         // of the partition
-	shortAt   int32         // where it is in Table.short, or -1
-	dirty     bool          // changed since the last checkpoint began
-	fetched   bool          // the fetcher was told to
-	spare     bool          // the metadata count on other replicas only
+	// leaderStart is where the log of a leader that it followed began.
+	leaderStart record.Offset
+	reviewAt    clock.Instant // when it is in Table.reviews, or clock.Never
+	index       int32         // of the partition
+	shortAt     int32         // where it is in Table.short, or -1
+	dirty       bool          // changed since the last checkpoint began
+	fetched     bool          // the fetcher was told to
+	spare       bool          // the metadata count on other replicas only
 }
 
 // log is the id of the partition's log.

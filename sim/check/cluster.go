@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/quorum"
@@ -132,8 +133,12 @@ func (c *Checker) leads(n *node, l *life, id storage.LogID, p history.Partition)
 }
 
 // holds says whether a log has everything that is committed below an offset, but
-// for what was deleted of it.
+// for what was deleted of it. A high watermark that comes from a log start may be
+// within a batch.
 func (l *life) holds(t *truth, at record.Offset) bool {
+	if i := sort.Search(len(t.committed), func(i int) bool { return t.committed[i].id.next >= at }); i < len(t.committed) && t.committed[i].id.next > at {
+		at = t.committed[i].base
+	}
 	at = max(at, l.ghost.from())
 	return chainAt(l.ghost.entries, l.ghost.base, at) == chainAt(t.committed, 0, at)
 }
@@ -165,12 +170,12 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 // leader has all of that. The leader itself may have committed some meanwhile that
 // was still on its way to its disk when it told the replica to cut, and a later
 // one what this one never had: then the replica is in the ISR of neither, which
-// is for candidates to see.
-func (c *Checker) cut(n *node, id storage.LogID, end record.Offset, epoch record.LeaderEpoch) {
+// is for candidates to see. What is below deleted is deleted where that leader is.
+func (c *Checker) cut(n *node, id storage.LogID, end, deleted record.Offset, epoch record.LeaderEpoch) {
 	l, t := n.life(id), c.truth(id)
 	committed := t.before(epoch)
 	for _, e := range l.ghost.entries {
-		if e.id.next <= end || e.id.next > committed {
+		if e.id.next <= max(end, deleted) || e.id.next > committed {
 			continue
 		}
 		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && n.lost == whole && !l.damaged {

@@ -114,7 +114,9 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		c.Violate("what clients know is committed", "%s: high watermark is %d, clients know of %d", p, g.HighWatermark, acked)
 	}
 	for i := 1; i < len(g.Epochs); i++ {
-		if a, b := g.Epochs[i-1], g.Epochs[i]; a.Epoch >= b.Epoch || a.Start >= b.Start {
+		a, b := g.Epochs[i-1], g.Epochs[i]
+		deleted := i == 1 && b.Start == g.LogStart // all of the one before
+		if a.Epoch >= b.Epoch || a.Start > b.Start || a.Start == b.Start && !deleted {
 			c.Violate("epochs ascend", "%s: %v", p, g.Epochs)
 		}
 	}
@@ -216,7 +218,7 @@ func (c *Checker) Done(node int, r job.Result) {
 	case job.Truncate:
 		epoch := n.life(j.Log).done(inDoubt)
 		if r.Err == nil {
-			c.cut(n, j.Log, r.View.End(), epoch)
+			c.cut(n, j.Log, r.View.End(), 0, epoch)
 		}
 	case job.Reset:
 		epoch := n.life(j.Log).done(inDoubt)
@@ -330,7 +332,10 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 // reset looks at a log that begins anew.
 func (c *Checker) reset(n *node, j job.Reset, epoch record.LeaderEpoch) {
 	l := n.life(j.Log)
-	c.cut(n, j.Log, 0, epoch)
+	if may := c.deletable(history.Partition{Topic: l.topic, Index: j.Log.Partition}); j.Start > may {
+		c.Violate("nothing is deleted unless somebody says so", "%s-%d on node %d: begins anew at %d, what is below %d was to be deleted", l.topic, j.Log.Partition, n.id, j.Start, may)
+	}
+	c.cut(n, j.Log, 0, j.Start, epoch)
 	l.ghost = ghost{start: j.Start, origin: j.Start}
 	if t := c.truths[j.Log]; t != nil {
 		l.ghost.base = chainAt(t.committed, 0, j.Start)
@@ -346,7 +351,7 @@ func (c *Checker) cutLate(n *node, id storage.LogID, end record.Offset) {
 		switch j := cut.job.(type) {
 		case job.Truncate:
 			if end < l.ghost.end() && end >= j.End {
-				c.cut(n, id, end, cut.epoch)
+				c.cut(n, id, end, 0, cut.epoch)
 			}
 		case job.Reset:
 			if end < l.ghost.end() || end == j.Start {
