@@ -291,9 +291,9 @@ func (m *machine) RaiseStart(t *rapid.T) {
 			raised.batches = append(raised.batches, b)
 		}
 	}
-	for i, e := range l.epochs { // the epoch in force at the start stays known
-		if i+1 == len(l.epochs) || l.epochs[i+1].Start > start {
-			raised.epochs = append(raised.epochs, storage.EpochStart{Epoch: e.Epoch, Start: max(e.Start, start)})
+	for i, e := range l.epochs { // the epoch of the record before the start stays known
+		if i+1 == len(l.epochs) || l.epochs[i+1].Start >= start {
+			raised.epochs = append(raised.epochs, e)
 		}
 	}
 	m.do(t, m.now().with(id, &raised), start > l.start, func() error {

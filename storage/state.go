@@ -128,13 +128,9 @@ func cutEpochs(epochs []EpochStart, end record.Offset) []EpochStart {
 	return epochs[:n:n]
 }
 
-// raiseEpochs drops the epochs that end at start or earlier.
+// raiseEpochs drops the epochs that end before start. That of the record before
+// start stays: who has the log up to there is asked for it.
 func raiseEpochs(epochs []EpochStart, start record.Offset) []EpochStart {
-	n := sort.Search(len(epochs), func(i int) bool { return epochs[i].Start > start })
-	if n == 0 {
-		return epochs
-	}
-	out := append([]EpochStart(nil), epochs[n-1:]...)
-	out[0].Start = max(out[0].Start, start)
-	return out
+	n := sort.Search(len(epochs), func(i int) bool { return epochs[i].Start >= start })
+	return epochs[max(n-1, 0):]
 }

@@ -102,6 +102,8 @@ func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wi
 		t.startOver(p, got, out)
 	case got.Err != nil:
 		moves = false
+	case got.Diverging.Epoch != record.NoEpoch && 0 < got.LogStart && got.Diverging.End <= got.LogStart:
+		t.startOver(p, got, out) // nothing that it has is known to be the leader's
 	case got.Diverging.Epoch != record.NoEpoch:
 		t.cut(p, got, at, out)
 	default:
@@ -240,7 +242,8 @@ func (t *Table) beginWith(b begun, p *Partition, ro *replica.Out, at Moment, out
 	}
 }
 
-// startOver gives up a log that ends before the leader's begins.
+// startOver gives up a log that ends before the leader's begins, or of which the leader
+// has nothing.
 func (t *Table) startOver(p *Partition, got *wire.FetchedPartition, out *Out) {
 	assert.Reached("partition: log given up that ends before the leader's")
 	out.Lines = append(out.Lines, Line{slog.LevelInfo, "log ends before the leader's begins, and starts over there",

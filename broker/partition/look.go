@@ -129,6 +129,10 @@ func (t *Table) lookForFollower(p *Partition, e *session.Entry, a *asker, v *sig
 	if v.judge(r, e); v.blocked != nil || v.more != nil {
 		return nil
 	}
+	if r.Forgot(e.LastFetchedEpoch) {
+		v.diverge(replica.Divergence{Epoch: e.LastFetchedEpoch, End: r.LogStart()})
+		return nil
+	}
 	if e.Offset < r.LogStart() {
 		return storage.ErrOutOfRange
 	}
@@ -143,10 +147,15 @@ func (v *sight) judge(r *replica.Replica, e *session.Entry) {
 	case replica.Unsure:
 		v.blocked = wire.ErrOffsetNotAvailable
 	case replica.Diverges:
-		v.hasty = true
-		v.more = &wire.FetchMore{
-			Diverging: wire.Divergence{Epoch: d.Epoch, End: d.End}, Leader: metadata.NoNode, LeaderEpoch: record.NoEpoch, ReadReplica: metadata.NoNode,
-		}
+		v.diverge(d)
+	}
+}
+
+// diverge says that the fetcher's log is not the leader's.
+func (v *sight) diverge(d replica.Divergence) {
+	v.hasty = true
+	v.more = &wire.FetchMore{
+		Diverging: wire.Divergence{Epoch: d.Epoch, End: d.End}, Leader: metadata.NoNode, LeaderEpoch: record.NoEpoch, ReadReplica: metadata.NoNode,
 	}
 }
 

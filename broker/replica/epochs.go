@@ -34,12 +34,13 @@ func (r *Replica) EndOffsetFor(epoch record.LeaderEpoch) (record.LeaderEpoch, re
 	if epoch > r.epoch || len(r.epochs) == 0 {
 		return record.NoEpoch, -1
 	}
-	return r.endOf(epoch, r.written)
+	epoch, end := r.endOf(epoch, r.written)
+	return epoch, max(end, r.logStart)
 }
 
 // endOf is the largest epoch at most the given one of a log that ends at end,
 // and where that epoch ends. An epoch before everything that is kept ends where
-// the log begins.
+// that begins.
 func (r *Replica) endOf(epoch record.LeaderEpoch, end record.Offset) (record.LeaderEpoch, record.Offset) {
 	for i := len(r.epochs) - 1; i >= 0; i-- {
 		if r.epochs[i].Epoch <= epoch {
@@ -53,6 +54,12 @@ func (r *Replica) endOf(epoch record.LeaderEpoch, end record.Offset) (record.Lea
 		end = r.epochs[0].Start
 	}
 	return epoch, end
+}
+
+// Forgot reports whether a leader that begins late cannot tell whether a log that ends
+// with a record of epoch last is its own up to there: it knows of no record before.
+func (r *Replica) Forgot(last record.LeaderEpoch) bool {
+	return last != record.NoEpoch && last < r.epoch && r.logStart > 0 && (len(r.epochs) == 0 || r.epochs[0].Epoch > last)
 }
 
 // EpochOf is the leader epoch of the record at offset, or NoEpoch.

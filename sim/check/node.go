@@ -114,9 +114,7 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		c.Violate("what clients know is committed", "%s: high watermark is %d, clients know of %d", p, g.HighWatermark, acked)
 	}
 	for i := 1; i < len(g.Epochs); i++ {
-		a, b := g.Epochs[i-1], g.Epochs[i]
-		deleted := i == 1 && b.Start == g.LogStart // all of the one before
-		if a.Epoch >= b.Epoch || a.Start > b.Start || a.Start == b.Start && !deleted {
+		if a, b := g.Epochs[i-1], g.Epochs[i]; a.Epoch >= b.Epoch || a.Start >= b.Start {
 			c.Violate("epochs ascend", "%s: %v", p, g.Epochs)
 		}
 	}
