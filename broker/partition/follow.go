@@ -102,7 +102,7 @@ func (t *Table) Received(from metadata.NodeID, epoch record.LeaderEpoch, got *wi
 		t.startOver(p, got, out)
 	case got.Err != nil:
 		moves = false
-	case got.Diverging.Epoch != record.NoEpoch && 0 < got.LogStart && got.Diverging.End <= got.LogStart:
+	case got.Diverging.Epoch != record.NoEpoch && got.Diverging.End < got.LogStart:
 		t.startOver(p, got, out) // nothing that it has is known to be the leader's
 	case got.Diverging.Epoch != record.NoEpoch:
 		t.cut(p, got, at, out)
@@ -252,11 +252,11 @@ func (t *Table) startOver(p *Partition, got *wire.FetchedPartition, out *Out) {
 	t.reset(p, got.LogStart, out)
 }
 
-// reset lets a log begin anew. Nothing of what was known of its producers may get
-// into a checkpoint that comes after it.
+// reset lets a log begin anew. What is known of its producers is good until that is
+// done, and must not get into a checkpoint that comes after it.
 func (t *Table) reset(p *Partition, start record.Offset, out *Out) {
 	p.replica.Reset()
-	p.producers = producer.State{}
+	p.resetting = true
 	out.Jobs = append(out.Jobs, job.Reset{Log: p.log(), Start: start})
 }
 
@@ -269,7 +269,7 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	was := p.marks()
 	var ro replica.Out
 	begun := p.begun
-	p.begun.got.Batches = nil
+	p.begun.got.Batches, p.resetting = nil, false
 	cut, isCut := res.Job.(job.Truncate)
 	if res.Err != nil && cut.Replay == 0 {
 		p.replica.TruncateFailed(at.Now.Add(spaceRetry), &ro)
@@ -289,7 +289,7 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	case isCut && err == nil:
 		err = t.rollback(p, cut, res, at)
 	case !isCut:
-		p.damage = nil
+		p.damage, p.producers = nil, producer.State{}
 	}
 	p.view = res.View
 	p.replica.Truncated(res.View.Start(), res.View.End(), epochsOf(res.View), &ro)

@@ -130,7 +130,7 @@ func (t *Table) lookForFollower(p *Partition, e *session.Entry, a *asker, v *sig
 		return nil
 	}
 	if r.Forgot(e.LastFetchedEpoch) {
-		v.diverge(replica.Divergence{Epoch: e.LastFetchedEpoch, End: r.LogStart()})
+		v.diverge(replica.Divergence{Epoch: e.LastFetchedEpoch})
 		return nil
 	}
 	if e.Offset < r.LogStart() {

@@ -159,6 +159,7 @@ type Partition struct {
 	dirty       bool          // changed since the last checkpoint began
 	fetched     bool          // the fetcher was told to
 	spare       bool          // the metadata count on other replicas only
+	resetting   bool          // a job to reset it is out
 }
 
 // log is the id of the partition's log.
@@ -315,13 +316,19 @@ func (t *Table) Wake(at Moment, out *Out) {
 // handed out before has been done.
 func (t *Table) Snapshots() []storage.Snapshot {
 	var out []storage.Snapshot
-	for _, p := range t.dirty {
+	dirty := t.dirty
+	t.dirty = t.dirty[:0]
+	for _, p := range dirty {
 		p.dirty = false
-		if t.partition(p.log()) == p {
+		switch {
+		case t.partition(p.log()) != p:
+		case p.resetting: // what is known of it now is nothing by then
+			p.dirty = true
+			t.dirty = append(t.dirty, p)
+		default:
 			out = append(out, storage.Snapshot{Log: p.log(), Data: p.snapshot()})
 		}
 	}
-	t.dirty = t.dirty[:0]
 	slices.SortFunc(out, func(a, b storage.Snapshot) int { //pawl:total-order by log, which is unique
 		if a.Log.Topic != b.Log.Topic {
 			return cmp.Compare(string(a.Log.Topic[:]), string(b.Log.Topic[:]))

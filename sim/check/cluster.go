@@ -170,12 +170,23 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 // leader has all of that. The leader itself may have committed some meanwhile that
 // was still on its way to its disk when it told the replica to cut, and a later
 // one what this one never had: then the replica is in the ISR of neither, which
-// is for candidates to see. What is below deleted is deleted where that leader is.
-func (c *Checker) cut(n *node, id storage.LogID, end, deleted record.Offset, epoch record.LeaderEpoch) {
+// is for candidates to see.
+func (c *Checker) cut(n *node, id storage.LogID, end record.Offset, epoch record.LeaderEpoch) {
+	l := n.life(id)
+	c.severed(n, id, end, epoch)
+	l.ghost.cut(end)
+	if l.hashedAt > end {
+		l.hashedAt = -1
+	}
+	c.candidates(id, history.Partition{Topic: l.topic, Index: id.Partition})
+}
+
+// severed looks at the end that a replica drops, from an offset on.
+func (c *Checker) severed(n *node, id storage.LogID, end record.Offset, epoch record.LeaderEpoch) {
 	l, t := n.life(id), c.truth(id)
 	committed := t.before(epoch)
 	for _, e := range l.ghost.entries {
-		if e.id.next <= max(end, deleted) || e.id.next > committed {
+		if e.id.next <= end || e.id.next > committed {
 			continue
 		}
 		if i, ok := find(t.committed, e.base); ok && t.committed[i].chain == e.chain && n.lost == whole && !l.damaged {
@@ -183,11 +194,6 @@ func (c *Checker) cut(n *node, id storage.LogID, end, deleted record.Offset, epo
 			break
 		}
 	}
-	l.ghost.cut(end)
-	if l.hashedAt > end {
-		l.hashedAt = -1
-	}
-	c.candidates(id, history.Partition{Topic: l.topic, Index: id.Partition})
 }
 
 // Newest is the newest image that any node has had.

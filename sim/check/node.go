@@ -216,7 +216,7 @@ func (c *Checker) Done(node int, r job.Result) {
 	case job.Truncate:
 		epoch := n.life(j.Log).done(inDoubt)
 		if r.Err == nil {
-			c.cut(n, j.Log, r.View.End(), 0, epoch)
+			c.cut(n, j.Log, r.View.End(), epoch)
 		}
 	case job.Reset:
 		epoch := n.life(j.Log).done(inDoubt)
@@ -333,12 +333,13 @@ func (c *Checker) reset(n *node, j job.Reset, epoch record.LeaderEpoch) {
 	if may := c.deletable(history.Partition{Topic: l.topic, Index: j.Log.Partition}); j.Start > may {
 		c.Violate("nothing is deleted unless somebody says so", "%s-%d on node %d: begins anew at %d, what is below %d was to be deleted", l.topic, j.Log.Partition, n.id, j.Start, may)
 	}
-	c.cut(n, j.Log, 0, j.Start, epoch)
+	c.severed(n, j.Log, j.Start, epoch) // what is before is deleted where the leader is
 	l.ghost = ghost{start: j.Start, origin: j.Start}
 	if t := c.truths[j.Log]; t != nil {
 		l.ghost.base = chainAt(t.committed, 0, j.Start)
 	}
 	l.highWatermark, l.committed, l.logStart, l.hashedAt = 0, 0, 0, -1
+	c.candidates(j.Log, history.Partition{Topic: l.topic, Index: j.Log.Partition})
 }
 
 // cutLate looks at a log that was found, and that the process before may have cut
@@ -349,7 +350,7 @@ func (c *Checker) cutLate(n *node, id storage.LogID, end record.Offset) {
 		switch j := cut.job.(type) {
 		case job.Truncate:
 			if end < l.ghost.end() && end >= j.End {
-				c.cut(n, id, end, 0, cut.epoch)
+				c.cut(n, id, end, cut.epoch)
 			}
 		case job.Reset:
 			if end < l.ghost.end() || end == j.Start {
