@@ -143,6 +143,9 @@ func (n *Node) actOffice() bool {
 	}
 	n.sendQuorum(out.Messages)
 	for _, d := range out.Deltas {
+		if n.env.Applied != nil {
+			n.env.Applied(d)
+		}
 		n.follow(d)
 	}
 	for _, l := range out.Lines {

@@ -27,6 +27,9 @@ type Env struct {
 	Peers   Peers      // nil if the node is alone
 	Rand    *rand.Rand // seeded PCG; by the operating system in production
 	Log     Logger
+	// Applied, unless it is nil, is told of every change of the metadata, change by
+	// change, before the node acts on it.
+	Applied func(metadata.Delta)
 	// Stop ends the node for good: nothing may be stepped after it. The reason
 	// is nil after a clean shutdown that was asked for.
 	Stop func(reason error)

@@ -252,7 +252,7 @@ func (m *machine) boot() {
 	m.work = newRunner(m.disk, m.w.storageConfig())
 	k.Trace.Event(m.who, "boot", m.life, 0, 0)
 	env := broker.Env{
-		Clock: m, Disk: m, Network: m, Log: m,
+		Clock: m, Disk: m, Network: m, Log: m, Applied: m.w.check.Applied,
 		Rand: k.Stream("node", uint64(m.id), m.life),
 		Stop: func(reason error) { m.stopped, m.reason = true, reason },
 	}

@@ -33,6 +33,7 @@ type Checker struct {
 
 	truths map[storage.LogID]*truth
 	names  map[history.Partition]storage.LogID // latest
+	lax    map[history.Partition]bool          // may be led by who lacks something
 	hashes map[metadata.Offset]uint64          // of images
 	newest metadata.Image                      // that any node has had
 	terms  map[quorum.Term]metadata.NodeID     // who has led the cluster
@@ -43,6 +44,8 @@ type Checker struct {
 	// lose what it had, but not serve anything else in its place. With more than
 	// one replica nothing is.
 	Damage map[history.Partition]string
+	// Unclean is how often a leader was elected that may have lacked something.
+	Unclean int64
 	// Losses is how often a node has lost what was durable.
 	Losses int64
 	// Beyond says that clocks were beyond the bound that reads rest on.
@@ -93,7 +96,7 @@ func New(nodes int) *Checker {
 	c := &Checker{
 		parts: map[history.Partition]*log{}, ids: map[record.ProducerID]record.ProducerEpoch{},
 		truths: map[storage.LogID]*truth{}, names: map[history.Partition]storage.LogID{},
-		hashes: map[metadata.Offset]uint64{}, terms: map[quorum.Term]metadata.NodeID{}, Damage: map[history.Partition]string{},
+		lax: map[history.Partition]bool{}, hashes: map[metadata.Offset]uint64{}, terms: map[quorum.Term]metadata.NodeID{}, Damage: map[history.Partition]string{},
 	}
 	for i := range nodes {
 		c.nodes = append(c.nodes, &node{id: metadata.NodeID(i + 1), lives: map[storage.LogID]*life{}})
@@ -140,18 +143,28 @@ func (c *Checker) known(how string, p history.Partition, base record.Offset, b b
 	if t == nil {
 		return // before any node has shown the partition
 	}
-	i, ok := find(t.committed, base)
+	for _, e := range t.eras[:len(t.eras)-1] {
+		if i, ok := find(e.committed, base); ok && e.committed[i].id == b {
+			return // by who led then
+		}
+	}
+	e := t.eras[len(t.eras)-1]
+	i, ok := find(e.committed, base)
 	switch {
 	case !ok:
-		c.Violate("what clients know is committed", "%s: %s [%d, %d), committed is what is below %d", p, how, base, b.next, t.highWatermark)
-	case t.committed[i].id != b:
-		c.Violate("one batch per offset", "%s offset %d: committed is %+v, %s %+v", p, base, t.committed[i].id, how, b)
+		c.Violate("what clients know is committed", "%s: %s [%d, %d), committed is what is below %d", p, how, base, b.next, e.highWatermark)
+	case e.committed[i].id != b:
+		c.Violate("one batch per offset", "%s offset %d: committed is %+v, %s %+v", p, base, e.committed[i].id, how, b)
 	}
 }
 
 // agree holds one sight of a batch against all the others.
 func (c *Checker) agree(how string, p history.Partition, base record.Offset, b batch) {
 	l := c.log(p)
+	if c.uncleanly(p) {
+		c.known(how, p, base, b)
+		return
+	}
 	if old, ok := l.batches[base]; ok && old != b {
 		c.Violate("one batch per offset", "%s offset %d: was %+v, is now %s as %+v", p, base, old, how, b)
 		return

@@ -13,44 +13,17 @@ import (
 )
 
 // truth is what is true of a partition, whichever node one asks. There is one
-// history, and every replica's every state is on it.
+// history, and every replica's every state is on it, unless a leader was elected
+// that lacked some of it: with that an era begins.
 //
 // Source: the state checker of TigerBeetle's simulator; the invariants of Kafka's
 // replication in Vanlightly's TLA+ specifications.
 type truth struct {
-	highWatermark record.Offset
-	committed     []entry // everything below it, of the log that first had it
-	reigns        []reign // by epoch
-	leaders       map[record.LeaderEpoch]metadata.NodeID
-	chains        map[where]uint64  // of every batch that was ever durable
-	producers     map[uint64]uint64 // hash of the producers' state, by the chain of the log it is of
-}
-
-// reign is how far the high watermark had come when leaders of an epoch last moved
-// it.
-type reign struct {
-	epoch record.LeaderEpoch
-	upTo  record.Offset
-}
-
-// rose says that the leader of an epoch has moved the high watermark.
-func (t *truth) rose(epoch record.LeaderEpoch) {
-	i, ok := slices.BinarySearchFunc(t.reigns, epoch, func(r reign, e record.LeaderEpoch) int { return int(r.epoch) - int(e) })
-	if !ok {
-		t.reigns = slices.Insert(t.reigns, i, reign{epoch: epoch})
-	}
-	t.reigns[i].upTo = t.highWatermark
-}
-
-// before is what was committed by leaders before an epoch. Who learns late that
-// it has led need not have what was committed after it.
-func (t *truth) before(epoch record.LeaderEpoch) (at record.Offset) {
-	for _, r := range t.reigns {
-		if r.epoch < epoch {
-			at = max(at, r.upTo)
-		}
-	}
-	return at
+	eras      []*era // by the leader epochs that they begin with
+	leaders   map[record.LeaderEpoch]metadata.NodeID
+	chains    map[where]uint64  // of every batch that was ever durable
+	producers map[uint64]uint64 // hash of the producers' state, by the chain of the log it is of
+	state     *metadata.Partition
 }
 
 // where is a batch's place in the history: a leader puts one batch at an offset.
@@ -62,7 +35,7 @@ type where struct {
 func (c *Checker) truth(id storage.LogID) *truth {
 	t := c.truths[id]
 	if t == nil {
-		t = &truth{leaders: map[record.LeaderEpoch]metadata.NodeID{}, chains: map[where]uint64{}, producers: map[uint64]uint64{}}
+		t = &truth{eras: []*era{{begun: true}}, leaders: map[record.LeaderEpoch]metadata.NodeID{}, chains: map[where]uint64{}, producers: map[uint64]uint64{}}
 		c.truths[id] = t
 	}
 	return t
@@ -97,7 +70,7 @@ func (c *Checker) derives(n *node, l *life, id storage.LogID, end record.Offset,
 // committed looks at a replica whose high watermark has moved: what is below is
 // what it is on every other, for all time.
 func (c *Checker) committed(n *node, l *life, id storage.LogID, p history.Partition) {
-	t, at := c.truth(id), l.highWatermark
+	t, at := c.truth(id).eras[l.era], l.highWatermark
 	known := min(at, t.highWatermark)
 	if !l.holds(t, known) {
 		c.Violate("replicas agree on what is committed", "%s on node %d: not what was committed below %d", p, n.id, known)
@@ -127,7 +100,12 @@ func (c *Checker) leads(n *node, l *life, id storage.LogID, p history.Partition)
 		c.Violate("one leader per epoch", "%s: node %d leads epoch %d, as node %d did", p, n.id, l.epoch, other)
 	}
 	t.leaders[l.epoch] = n.id
-	if at := t.before(l.epoch); !l.holds(t, at) {
+	i := t.eraOf(l.epoch)
+	if !t.eras[i].begun {
+		t.begin(i, l)
+	}
+	l.enters(t, l.epoch, l.ghost.end())
+	if at := t.eras[i].before(l.epoch); !l.holds(t.eras[i], at) {
 		c.Violate("leaders have everything committed", "%s: node %d leads epoch %d with what is below %d, committed was what is below %d", p, n.id, l.epoch, l.ghost.end(), at)
 	}
 }
@@ -135,7 +113,7 @@ func (c *Checker) leads(n *node, l *life, id storage.LogID, p history.Partition)
 // holds says whether a log has everything that is committed below an offset, but
 // for what was deleted of it. A high watermark that comes from a log start may be
 // within a batch.
-func (l *life) holds(t *truth, at record.Offset) bool {
+func (l *life) holds(t *era, at record.Offset) bool {
 	if i := sort.Search(len(t.committed), func(i int) bool { return t.committed[i].id.next >= at }); i < len(t.committed) && t.committed[i].id.next > at {
 		at = t.committed[i].base
 	}
@@ -148,9 +126,13 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 	if c.lone() {
 		return
 	}
-	t := c.truth(id)
 	part, ok := c.newest.Partition(id.Topic, id.Partition)
-	if !ok || t.highWatermark == 0 {
+	if !ok {
+		return
+	}
+	all := c.truth(id)
+	t := all.eras[all.eraOf(part.LeaderEpoch)]
+	if t.highWatermark == 0 {
 		return
 	}
 	c.heirsBegin(id, p)
@@ -173,6 +155,7 @@ func (c *Checker) candidates(id storage.LogID, p history.Partition) {
 // is for candidates to see.
 func (c *Checker) cut(n *node, id storage.LogID, end record.Offset, epoch record.LeaderEpoch) {
 	l := n.life(id)
+	l.enters(c.truth(id), epoch, end)
 	c.severed(n, id, end, epoch)
 	l.ghost.cut(end)
 	if l.hashedAt > end {
@@ -183,7 +166,8 @@ func (c *Checker) cut(n *node, id storage.LogID, end record.Offset, epoch record
 
 // severed looks at the end that a replica drops, from an offset on.
 func (c *Checker) severed(n *node, id storage.LogID, end record.Offset, epoch record.LeaderEpoch) {
-	l, t := n.life(id), c.truth(id)
+	l, all := n.life(id), c.truth(id)
+	t := all.eras[all.eraOf(epoch)]
 	committed := t.before(epoch)
 	for _, e := range l.ghost.entries {
 		if e.id.next <= end || e.id.next > committed {
@@ -311,7 +295,7 @@ func (c *Checker) follows(name history.Partition, old, p *metadata.Partition) {
 // whoever was in sync: it was created while others were fenced, and then a disk
 // was replaced. An operator deletes such a topic, or has anybody lead it.
 func (c *Checker) stillborn(p *metadata.Partition) bool {
-	return c.Losses > 0 && len(p.ISR)+len(p.ELR) == 0 && c.truth(storage.LogID{Topic: p.Topic, Partition: p.Index}).highWatermark == 0
+	return c.Losses > 0 && len(p.ISR)+len(p.ELR) == 0 && c.truth(storage.LogID{Topic: p.Topic, Partition: p.Index}).newest().highWatermark == 0
 }
 
 // Apart says what nodes that run in peace do not agree on, or nothing.
@@ -331,7 +315,8 @@ func (c *Checker) Apart() string {
 				return fmt.Sprintf("%s: %v", name, p)
 			}
 			id := storage.LogID{Topic: t.ID, Partition: p.Index}
-			truth := c.truth(id)
+			all := c.truth(id)
+			truth := all.eras[all.eraOf(p.LeaderEpoch)]
 			for _, r := range p.Replicas {
 				if !c.starts(id, p.Leader, r) {
 					return fmt.Sprintf("%s begins at %d on node %d, at %d on the leader %d", name, c.nodes[r-1].life(id).ghost.start, r, c.nodes[p.Leader-1].life(id).ghost.start, p.Leader)

@@ -40,7 +40,7 @@ func (c *Checker) Begins(p history.Partition) record.Offset {
 func (c *Checker) deletable(p history.Partition) record.Offset {
 	l := c.log(p)
 	if t := c.truths[c.names[p]]; l.all && t != nil {
-		return max(l.asked, t.highWatermark)
+		return max(l.asked, t.newest().highWatermark)
 	}
 	return l.asked
 }
@@ -64,7 +64,7 @@ func (c *Checker) heirsBegin(id storage.LogID, p history.Partition) {
 
 // raised looks at a log that begins later than it did.
 func (c *Checker) raised(n *node, id storage.LogID, to record.Offset) {
-	l, t := n.life(id), c.truth(id)
+	l, t := n.life(id), c.truth(id).newest()
 	if to > t.highWatermark && n.lost == whole {
 		c.Violate("only what is committed is deleted", "%s-%d on node %d: begins at %d, committed is what is below %d", l.topic, id.Partition, n.id, to, t.highWatermark)
 	}

@@ -44,6 +44,7 @@ type life struct {
 	logStart      record.Offset
 	epoch         record.LeaderEpoch
 	leads         bool
+	era           int // in which it was known what is committed, by its place in those of the partition
 	damaged       bool
 	deleting      bool          // a job to delete it was submitted
 	cutting       []cutting     // what drops its end and was not told of
@@ -123,16 +124,19 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		was.leads = false
 	}
 	was.logStart, was.epoch = g.LogStart, g.LeaderEpoch
-	c.rises(n, was, g, p)
 	if g.Leads && !was.leads {
 		was.leads = true
 		c.leads(n, was, g.Log, p)
 	}
+	c.rises(n, was, g, p)
 }
 
 // rises takes note of a high watermark.
 func (c *Checker) rises(n *node, was *life, g partition.Glance, p history.Partition) {
-	if g.HighWatermark > was.highWatermark {
+	if g.HighWatermark > was.highWatermark && len(was.cutting) == 0 {
+		if g.HighWatermark > was.committed { // its leader has said so
+			was.enters(c.truth(g.Log), was.epoch, was.ghost.end())
+		}
 		was.highWatermark = g.HighWatermark
 		was.committed = max(was.committed, g.HighWatermark)
 		c.committed(n, was, g.Log, p)
@@ -165,7 +169,7 @@ func (c *Checker) bereft(n *node, id storage.LogID) bool {
 	others := 0
 	for _, member := range slices.Concat(part.ISR, part.ELR) {
 		o := c.nodes[member-1]
-		if o != n && o.life(id).holds(c.truth(id), c.truth(id).highWatermark) && !o.life(id).damaged {
+		if o != n && o.life(id).holds(c.truth(id).newest(), c.truth(id).newest().highWatermark) && !o.life(id).damaged {
 			return false
 		}
 		if o != n {
@@ -335,9 +339,9 @@ func (c *Checker) reset(n *node, j job.Reset, epoch record.LeaderEpoch) {
 	}
 	c.severed(n, j.Log, j.Start, epoch) // what is before is deleted where the leader is
 	l.ghost = ghost{start: j.Start, origin: j.Start}
-	if t := c.truths[j.Log]; t != nil {
-		l.ghost.base = chainAt(t.committed, 0, j.Start)
-	}
+	t := c.truth(j.Log)
+	l.era = t.eraOf(epoch)
+	l.ghost.base = chainAt(t.eras[l.era].committed, 0, j.Start)
 	l.highWatermark, l.committed, l.logStart, l.hashedAt = 0, 0, 0, -1
 	c.candidates(j.Log, history.Partition{Topic: l.topic, Index: j.Log.Partition})
 }
