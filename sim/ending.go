@@ -17,8 +17,11 @@ func (w *World) healed() {
 	if w.hopeless() {
 		limit = spoiledLimit // what cannot be read will not be, however long one waits
 	}
-	w.rest(true)
 	(&technician{w}).Happen(0, 0)
+	if w.forsaken(); w.ended() || w.stuck != "" {
+		return
+	}
+	w.rest(true)
 	done := w.runUntil(limit, func() bool { return w.idle() || w.dead() })
 	if done && !w.dead() {
 		// Requests that nobody waits for any more are still on their way.

@@ -87,6 +87,7 @@ type machine struct {
 	wasFull  bool // the disk has been full
 	spoiled  bool // bits have flipped or sectors broken
 	wiped    bool // it has had another disk
+	buried   bool // no process is started for the time being
 }
 
 // What happens to a machine. The life it belongs to is in the low half of the
@@ -236,7 +237,7 @@ func (m *machine) paused() bool { return m.pausedUntil > m.w.k.Now() }
 
 // boot starts a process.
 func (m *machine) boot() {
-	if m.node != nil || m.dead {
+	if m.node != nil || m.dead || m.buried {
 		return
 	}
 	k := m.w.k

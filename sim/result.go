@@ -89,6 +89,10 @@ func (w *World) result(seed uint64) Result {
 		r.Faults["topic deleted"] = w.passer.Passed
 		r.Faults["topic created again"] = w.passer.Again
 	}
+	if w.gambler != nil {
+		r.Faults["unclean election"] = w.check.Unclean
+		r.Faults["operator: unclean election"] = w.gambler.Forced
+	}
 	if w.operator != nil {
 		for what, n := range w.operator.Done { //pawl:unordered copied into a map
 			r.Faults["operator: "+what] = n

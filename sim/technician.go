@@ -34,18 +34,19 @@ func (t *technician) Happen(kernel.What, uint64) {
 			m.kill()
 		}
 	}
+	w.led()
 	w.k.After(technicianEvery, t, 0, 0)
 }
 
 // alone says whether a node is the only one that may have everything committed of
 // some partition. One whose log of it is damaged, which the metadata may not say
-// yet, is about to give it up.
+// yet, is about to give it up. What a lax topic has may be lost.
 func (w *World) alone(m *machine) bool {
 	for p := range w.check.Newest().PartitionsOf(m.nodeID()) {
 		other := func(n metadata.NodeID) bool {
 			return n != m.nodeID() && !w.machines[n-1].damaged(storage.LogID{Topic: p.Topic, Partition: p.Index})
 		}
-		if !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other) {
+		if !w.isLax(p) && !slices.ContainsFunc(p.ISR, other) && !slices.ContainsFunc(p.ELR, other) {
 			return true
 		}
 	}

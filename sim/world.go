@@ -64,12 +64,13 @@ type World struct {
 	pipes    []*client.Pipeline
 	passer   *client.Passer   // may be nil
 	operator *client.Operator // may be nil
+	gambler  *client.Gambler  // may be nil
 	tail     *client.Tail
 
 	counts  map[string]int64 // what happened, by name
 	reached map[string]int64
 	steps   int64
-	created bool
+	created int    // topics
 	lost    bool   // a disk was replaced that alone had everything of a partition
 	stuck   string // why the run did not end well
 }
@@ -189,8 +190,14 @@ func (w *World) setUp() bool {
 			return false
 		}
 	}
-	client.CreateTopic(w.k, w.clusters[0], topic, func() { w.created = true })
-	if !w.runUntil(setupLimit, func() bool { return w.created && w.knows() }) && !w.ended() {
+	topics := []client.NewTopic{topic}
+	if w.lax() {
+		topics = append(topics, w.laxTopic())
+	}
+	for _, t := range topics {
+		client.CreateTopic(w.k, w.clusters[0], t, func() { w.created++ })
+	}
+	if !w.runUntil(setupLimit, func() bool { return w.created == len(topics) && w.knows(topics) }) && !w.ended() {
 		w.stuck = "the topic was not created in time"
 		return false
 	}
@@ -221,14 +228,16 @@ func (w *World) joined() bool {
 	return true
 }
 
-// knows says whether every node knows the topic.
-func (w *World) knows() bool {
+// knows says whether every node knows the topics.
+func (w *World) knows(topics []client.NewTopic) bool {
 	for _, m := range w.machines {
 		if m.node == nil {
 			return false
 		}
-		if _, ok := m.node.Image().Topic(topicName); !ok {
-			return false
+		for _, t := range topics {
+			if _, ok := m.node.Image().Topic(t.Name); !ok {
+				return false
+			}
 		}
 	}
 	return true
@@ -271,6 +280,7 @@ func (w *World) loaded() {
 	if w.cfg.Admins > 0 {
 		w.administer(load.Clients()+len(w.pipes)+3, clients)
 	}
+	w.gamble(load.Clients()+len(w.pipes)+3+int(w.cfg.Admins), clients)
 	if id := load.Clients() + len(w.pipes) + 2; w.cfg.Operators > 0 {
 		w.operator = client.NewOperator(w.k, w.cluster(id), history.Client(id), w.operatorConfig())
 	}
@@ -334,6 +344,9 @@ func (w *World) rest(resting bool) {
 	if w.operator != nil {
 		w.operator.Retire()
 	}
+	if w.gambler != nil {
+		w.gambler.Retire()
+	}
 }
 
 func (w *World) idle() bool {
@@ -347,7 +360,7 @@ func (w *World) idle() bool {
 			return false
 		}
 	}
-	return (w.passer == nil || w.passer.Idle()) && (w.operator == nil || w.operator.Idle())
+	return (w.passer == nil || w.passer.Idle()) && (w.operator == nil || w.operator.Idle()) && (w.gambler == nil || w.gambler.Idle())
 }
 
 func (m *machine) ready() bool {

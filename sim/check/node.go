@@ -163,6 +163,9 @@ func (c *Checker) damaged(n *node, p history.Partition, what string) {
 // elected, but each has lost it or is to give it up, which the metadata do not say yet.
 func (c *Checker) bereft(n *node, id storage.LogID) bool {
 	part, ok := c.newest.Partition(id.Topic, id.Partition)
+	if c.lax[history.Partition{Topic: n.life(id).topic, Index: id.Partition}] {
+		return false
+	}
 	if !ok || !slices.Contains(part.ISR, n.id) && !slices.Contains(part.ELR, n.id) {
 		return false
 	}

@@ -264,6 +264,8 @@ func oldest(req kmsg.Request) int16 {
 			return 4
 		}
 		return 1
+	case *kmsg.ElectLeadersRequest:
+		return int16(min(r.ElectionType, 1)) // that has types of elections
 	}
 	return 0
 }

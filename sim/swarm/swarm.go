@@ -51,6 +51,9 @@ type Config struct {
 	// Operators is how many clients move partitions, leaders and voters: 0 or 1.
 	// OperateMillis is the longest pause of one.
 	Operators, OperateMillis int64
+	// Lax says whether there is a topic that anybody may lead: 1 by its
+	// configuration, 2 because an operator says so. It has LaxReplicas.
+	Lax, LaxReplicas int64
 	// Sessions is over how many connections they are spread.
 	Sessions int64
 	// Partitions of the one topic.
@@ -187,6 +190,8 @@ func (c *Config) fields() []field {
 		{"admins", &c.Admins, 0, 100},
 		{"operators", &c.Operators, 0, 1},
 		{"operate_ms", &c.OperateMillis, 1, 1 << 30},
+		{"lax", &c.Lax, 0, 2},
+		{"lax_replicas", &c.LaxReplicas, 1, MostNodes},
 		{"sessions", &c.Sessions, 1, 1000},
 		{"partitions", &c.Partitions, 1, 10000},
 		{"acks", &c.Acks, -1, 1},
@@ -279,7 +284,7 @@ func (c Config) Validate() error {
 // Base is a small run without faults.
 func Base() Config {
 	return Config{
-		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, LagMillis: 30_000, SessionMillis: 9000, RebalanceSeconds: 300, Producers: 2, Idempotent: 2, Readers: 2, Deleters: 1, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, Sessions: 6, Partitions: 3, Acks: -1,
+		DurationMillis: 2000, Nodes: 1, Voters: 1, Replication: 1, MinISR: 1, LagMillis: 30_000, SessionMillis: 9000, RebalanceSeconds: 300, Producers: 2, Idempotent: 2, Readers: 2, Deleters: 1, Pipelines: 1, Passers: 1, Admins: 1, OperateMillis: 500, LaxReplicas: 2, Sessions: 6, Partitions: 3, Acks: -1,
 		MaxBatch: 4, MaxRecord: 300, ReadBytes: 16 << 10, ThinkMicros: 40_000, PatienceMillis: 1000, Compressed: 1,
 		SegmentBytes: 16 << 10, LargeAppend: 4 << 10, JournalFileBytes: 32 << 10, JournalGrowBytes: 4 << 10,
 		IndexIntervalBytes: 1 << 10, CheckpointBytes: 24 << 10, SnapshotEntries: 20,
@@ -361,6 +366,8 @@ func (c *Config) drawReplication(seed uint64) {
 	c.LagMillis = []int64{1000, 1500, 5000, 30_000}[rng.IntN(4)]
 	c.SessionMillis = []int64{600, 1000, 3000, 9000}[rng.IntN(4)]
 	c.RebalanceSeconds = []int64{1, 5, 300}[rng.IntN(3)]
+	rng = kernel.Stream(seed, "swarm lax")
+	c.Lax, c.LaxReplicas = []int64{0, 0, 0, 1, 2}[rng.IntN(5)], []int64{2, 2, 3}[rng.IntN(3)]
 	if c.Destroys() {
 		c.Replication = max(c.Replication, 2)
 		c.MinISR = max(c.MinISR, 2)
