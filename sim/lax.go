@@ -123,17 +123,19 @@ func (w *World) forsaken() {
 	w.gambler.Insist(-1)
 }
 
-// spares says whether a majority of those who vote is left without some nodes.
+// spares says whether a majority of those who vote is left without some nodes: of
+// those that live, for one whose disk was replaced votes only after a while, and the
+// one before it still does.
 func (w *World) spares(nodes ...metadata.NodeID) bool {
 	c := w.controller()
 	if c == nil {
 		return false
 	}
 	voters, left := 0, 0
-	for _, v := range c.node.Quorum().Members() {
+	for _, v := range c.node.Quorum().Status(c.Now()).Members {
 		if v.Voter {
 			voters++
-			if !slices.Contains(nodes, metadata.NodeID(v.Node)) {
+			if v.Active && !slices.Contains(nodes, metadata.NodeID(v.Node)) {
 				left++
 			}
 		}

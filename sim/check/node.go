@@ -98,7 +98,7 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 	case g.Damage != nil:
 		was.damaged = true
 		c.damaged(n, p, g.Damage.Error())
-		c.rises(n, was, g, p)
+		c.rises(n, was, g, p, g.LeaderEpoch == was.epoch)
 		return
 	case g.LogStart > g.HighWatermark || g.HighWatermark > g.OnDisk || g.OnDisk > g.LogEnd:
 		c.Violate("order of offsets", "%s: log start %d, high watermark %d, on disk %d, log end %d", p, g.LogStart, g.HighWatermark, g.OnDisk, g.LogEnd)
@@ -120,7 +120,8 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		}
 	}
 	was.damaged = false
-	if g.LeaderEpoch != was.epoch {
+	same := g.LeaderEpoch == was.epoch
+	if !same {
 		was.leads = false
 	}
 	was.logStart, was.epoch = g.LogStart, g.LeaderEpoch
@@ -128,13 +129,14 @@ func (c *Checker) glance(n *node, g partition.Glance) {
 		was.leads = true
 		c.leads(n, was, g.Log, p)
 	}
-	c.rises(n, was, g, p)
+	c.rises(n, was, g, p, same)
 }
 
-// rises takes note of a high watermark.
-func (c *Checker) rises(n *node, was *life, g partition.Glance, p history.Partition) {
+// rises takes note of a high watermark. same says that the leader epoch is the one of
+// before: else it may be that one's that has moved it.
+func (c *Checker) rises(n *node, was *life, g partition.Glance, p history.Partition, same bool) {
 	if g.HighWatermark > was.highWatermark && len(was.cutting) == 0 {
-		if g.HighWatermark > was.committed { // its leader has said so
+		if g.HighWatermark > was.committed && same { // its leader has said so
 			was.enters(c.truth(g.Log), was.epoch, was.ghost.end())
 		}
 		was.highWatermark = g.HighWatermark
