@@ -132,15 +132,30 @@ func (w *World) spares(nodes ...metadata.NodeID) bool {
 		return false
 	}
 	voters, left := 0, 0
-	for _, v := range c.node.Quorum().Status(c.Now()).Members {
+	for _, v := range c.node.Quorum().Members() {
 		if v.Voter {
 			voters++
-			if v.Active && !slices.Contains(nodes, metadata.NodeID(v.Node)) {
+			if node := metadata.NodeID(v.Node); w.machines[node-1].votes() && !slices.Contains(nodes, node) {
 				left++
 			}
 		}
 	}
 	return 2*left > voters
+}
+
+// votes says whether a node knows that it votes, and nobody before it under its id.
+func (m *machine) votes() bool {
+	n := 0
+	for _, v := range m.node.Quorum().Members() {
+		switch {
+		case metadata.NodeID(v.Node) != m.nodeID():
+		case !v.Voter:
+			return false
+		default:
+			n++
+		}
+	}
+	return n == 1
 }
 
 // bury ends nodes, which are not started again until they are unburied.

@@ -18,9 +18,10 @@ func (r *Replica) Raised(start record.Offset, epochs []EpochStart) bool {
 	}
 	assert.That(start <= r.highWatermark, "replica: records deleted that are not committed")
 	r.logStart = start
-	// Epochs of appends in flight are not on disk, and so not among these.
+	// Epochs of appends in flight are not on disk, and so not among these; one may
+	// begin at start.
 	for _, e := range r.epochs {
-		if n := len(epochs); e.Start > start && (n == 0 || epochs[n-1].Epoch < e.Epoch) {
+		if n := len(epochs); n == 0 || epochs[n-1].Epoch < e.Epoch {
 			epochs = append(epochs[:n:n], e)
 		}
 	}

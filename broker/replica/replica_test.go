@@ -119,6 +119,7 @@ func (s *story) replication(d *datadriven.TestData, out *Out) {
 		counts := r.Reported(Report{
 			Node: metadata.NodeID(from), BrokerEpoch: metadata.BrokerEpoch(s.num(d, "process", from+10)),
 			LeaderEpoch: record.LeaderEpoch(s.num(d, "epoch", int64(r.epoch))), Durable: record.Offset(s.num(d, "durable", 0)),
+			LogStart: record.Offset(s.num(d, "start", 0)),
 		}, &s.node, s.now, out)
 		if !counts {
 			fmt.Fprintf(&s.sb, "does not count\n")
@@ -155,6 +156,11 @@ func (s *story) replication(d *datadriven.TestData, out *Out) {
 		fmt.Fprintf(&s.sb, "cut at %d, below=%t err=%v\n", end, below, err)
 	case "reset":
 		r.Reset()
+	case "raised": // on disk there is one epoch
+		start := record.Offset(s.num(d, "start", 0))
+		if !r.Raised(start, []EpochStart{{Epoch: record.LeaderEpoch(s.num(d, "epoch", 0)), Start: record.Offset(s.num(d, "since", 0))}}) {
+			fmt.Fprintf(&s.sb, "does nothing\n")
+		}
 	case "truncated":
 		start, end := s.num(d, "start", int64(r.logStart)), s.num(d, "end", 0)
 		epochs := r.epochs
@@ -171,7 +177,7 @@ func (s *story) replication(d *datadriven.TestData, out *Out) {
 		p := r.Position(s.now)
 		fmt.Fprintf(&s.sb, "fetch from %d behind epoch %d, paused=%t, knows hw=%d\n", p.Offset, p.Last, p.Paused, p.HighWatermark)
 	case "lags":
-		r.Lags(func(l Lag) { fmt.Fprintf(&s.sb, "node %d in-sync=%t durable=%d\n", l.Node, l.InSync, l.Durable) })
+		r.Lags(func(l Lag) { fmt.Fprintf(&s.sb, "node %d in-sync=%t may-lead=%t durable=%d start=%d\n", l.Node, l.InSync, l.MayLead, l.Durable, l.LogStart) })
 	case "settled":
 		fmt.Fprintf(&s.sb, "%t\n", r.Settled())
 	default:
