@@ -121,6 +121,16 @@ func seal(buf []byte, count int, flags uint32, seq Seq, number, durable uint64) 
 	return pad(buf)
 }
 
+// unseal makes a group that was sealed what it was before.
+func unseal(buf []byte) []byte {
+	body := groupHeader + int(binary.BigEndian.Uint32(buf[lengthAt:]))
+	escapes := int(binary.BigEndian.Uint32(buf[escapesAt:]))
+	for list := buf[body : body+4*escapes]; len(list) > 0; list = list[4:] {
+		binary.BigEndian.PutUint32(buf[binary.BigEndian.Uint32(list)*sectorSize:], groupMagic)
+	}
+	return buf[:body]
+}
+
 // escape makes sure that no sector of a group but the first starts with the
 // magic, whatever a client put into its records: recovery looks for groups at
 // every sector, and must not be shown forged ones. A sector's number is below

@@ -86,7 +86,8 @@ func (d *Draft) Add(n int) []byte {
 const RecordOverhead = recordOverhead
 
 // Append writes a group. It is durable after Sync. On ErrNoSpace nothing of
-// the group is left, and the journal can be used further.
+// the group is left, the journal can be used further, and the draft is what it
+// was: it may be appended again.
 func (j *Journal) Append(d *Draft) error { return j.append(d, 0) }
 
 func (j *Journal) append(d *Draft, flags uint32) error {
@@ -102,6 +103,7 @@ func (j *Journal) append(d *Draft, flags uint32) error {
 	d.buf = seal(d.buf, d.count, flags, j.seq, j.next, j.durable)
 	if _, err := j.file.WriteAt(d.buf, j.pos); err != nil {
 		if errors.Is(err, vfs.ErrNoSpace) {
+			d.buf = unseal(d.buf)
 			return j.cutBack(err)
 		}
 		return j.fail(err)

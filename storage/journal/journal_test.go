@@ -233,6 +233,34 @@ func TestFullDiskLeavesTheJournalUsable(t *testing.T) {
 	}
 }
 
+// A group that found no space is tried again as it was, with all that sealing it
+// had changed.
+func TestAGroupThatFoundNoSpaceIsTriedAgain(t *testing.T) {
+	magic := binary.BigEndian.AppendUint32(nil, groupMagic)
+	want := []string{"four", string(bytes.Repeat(magic, 300)), "three"}
+	for free := int64(0); free < 3*sectorSize; free += 100 {
+		d := newDisk(t)
+		j, _ := open(t, d, Config{FileBytes: 8192}, From{})
+		var group Draft
+		group.Begin(0)
+		for _, r := range want {
+			copy(group.Add(len(r)), r)
+		}
+		d.SetCapacity(d.Used() + free)
+		for range 2 {
+			if err := j.Append(&group); !errors.Is(err, vfs.ErrNoSpace) {
+				t.Fatalf("free %d: %v", free, err)
+			}
+		}
+		d.SetCapacity(-1)
+		must(t, j.Append(&group))
+		must(t, j.Sync())
+		if _, got := open(t, d.Kill(), small, From{}); !slices.Equal(got, want) {
+			t.Fatalf("free %d: %q", free, got)
+		}
+	}
+}
+
 // journalMachine runs a journal against a list, with power cuts at any call.
 type journalMachine struct {
 	d       *simdisk.Disk
