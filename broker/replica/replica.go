@@ -185,8 +185,8 @@ func (r *Replica) Assigned(t *Term, n *Node, now clock.Instant, out *Out) {
 // begin starts a leader epoch.
 func (r *Replica) begin(t *Term, n *Node, now clock.Instant, out *Out) {
 	r.fail(0, ErrNotLeader, out)
-	if t.Recovering || r.epoch == record.NoEpoch || t.LeaderEpoch > r.epoch+1 {
-		r.certain = false // of the epochs in between nothing is known
+	if t.Recovering || r.epoch == record.NoEpoch || t.Epoch > r.partitionEpoch+1 {
+		r.certain = false // of what came in between nothing is known
 	}
 	r.epoch, r.leader = t.LeaderEpoch, t.Leader
 	r.reign, r.pursuit = nil, nil
