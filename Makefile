@@ -9,6 +9,7 @@ GO       ?= go
 SEEDS    ?= 1-1000
 CI_SEEDS ?= 1-200
 FUZZTIME ?= 20s
+CHECKS   ?= 20000
 COUNT    ?= 6
 TIME     ?= 30s
 SEED     ?= 1
@@ -22,7 +23,7 @@ define again
 { $(1); } || { status=$$?; printf '\nTo repeat this: %s\n' '$(1)' >&2; exit $$status; }
 endef
 
-.PHONY: help build run test check race sim fuzz maelstrom interop bench microbench zoo kill9
+.PHONY: help build run test check race sim fuzz rapid maelstrom interop bench microbench zoo kill9
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +62,12 @@ fuzz: ## every fuzz target in turn (FUZZTIME=20s each)
 			cmd="$(GO) test -run ^$$ -fuzz ^$$target\$$ -fuzztime $(FUZZTIME) ./$$(dirname $$file)"; \
 			echo "$$cmd"; $$cmd || { printf '\nTo repeat this: %s\n' "$$cmd" >&2; exit 1; }; \
 		done; \
+	done
+
+rapid: ## every property test, of CHECKS=20000 draws rather than 100
+	@for dir in $$(git ls-files '*_test.go' | xargs grep -l '"pgregory.net/rapid"' | xargs -n1 dirname | sort -u); do \
+		cmd="$(GO) test ./$$dir -timeout 60m -rapid.checks=$(CHECKS)"; \
+		echo "$$cmd"; $$cmd || { printf '\nTo repeat this: %s\n' "$$cmd" >&2; exit 1; }; \
 	done
 
 maelstrom: build ## the node under Maelstrom (MAELSTROM=path of its launcher), or else under the harness (TIME=30s SEED=1)
