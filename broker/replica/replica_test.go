@@ -177,7 +177,9 @@ func (s *story) replication(d *datadriven.TestData, out *Out) {
 		p := r.Position(s.now)
 		fmt.Fprintf(&s.sb, "fetch from %d behind epoch %d, paused=%t, knows hw=%d\n", p.Offset, p.Last, p.Paused, p.HighWatermark)
 	case "lags":
-		r.Lags(func(l Lag) { fmt.Fprintf(&s.sb, "node %d in-sync=%t may-lead=%t durable=%d start=%d\n", l.Node, l.InSync, l.MayLead, l.Durable, l.LogStart) })
+		r.Lags(func(l Lag) {
+			fmt.Fprintf(&s.sb, "node %d in-sync=%t may-lead=%t durable=%d start=%d\n", l.Node, l.InSync, l.MayLead, l.Durable, l.LogStart)
+		})
 	case "settled":
 		fmt.Fprintf(&s.sb, "%t\n", r.Settled())
 	default:
