@@ -223,7 +223,7 @@ func (t *Table) giveUp(p *Partition, got *wire.FetchedPartition, out *Out) bool 
 // is appended when that is done.
 func (t *Table) beginBefore(p *Partition, got *wire.FetchedPartition, out *Out) {
 	assert.Reached("partition: log begins within a batch")
-	p.begun = begun{*got, p.replica.Epoch()}
+	p.begun = &begun{*got, p.replica.Epoch()}
 	t.reset(p, got.Batches[0].BaseOffset(), out)
 }
 
@@ -235,8 +235,8 @@ type begun struct {
 }
 
 // beginWith appends what a log that was reset is to begin with, if that is still so.
-func (t *Table) beginWith(b begun, p *Partition, ro *replica.Out, at Moment, out *Out) {
-	if r := &p.replica; len(b.got.Batches) > 0 && r.Following() && r.Epoch() == b.epoch && r.Empty() && r.LogEnd() == b.got.Batches[0].BaseOffset() {
+func (t *Table) beginWith(b *begun, p *Partition, ro *replica.Out, at Moment, out *Out) {
+	if r := &p.replica; b != nil && r.Following() && r.Epoch() == b.epoch && r.Empty() && r.LogEnd() == b.got.Batches[0].BaseOffset() {
 		r.Agreed(b.got.HighWatermark, ro)
 		t.extend(p, &b.got, at, out)
 	}
@@ -269,7 +269,7 @@ func (t *Table) truncated(id storage.LogID, res job.Result, at Moment, out *Out)
 	was := p.marks()
 	var ro replica.Out
 	begun := p.begun
-	p.begun.got.Batches, p.resetting = nil, false
+	p.begun, p.resetting = nil, false
 	cut, isCut := res.Job.(job.Truncate)
 	if res.Err != nil && cut.Replay == 0 {
 		p.replica.TruncateFailed(at.Now.Add(spaceRetry), &ro)

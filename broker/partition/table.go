@@ -149,7 +149,7 @@ type Partition struct {
 	producers producer.State
 	view      storage.View
 	damage    error         // why nothing may be served, or nil
-	begun     begun         // what the log is to begin with that is being reset
+	begun     *begun        // what the log is to begin with that is being reset
 	watch     session.Watch // who fetches it
 	// leaderStart is where the log of a leader that it followed began.
 	leaderStart record.Offset
