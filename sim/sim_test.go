@@ -73,6 +73,7 @@ func TestWithoutFaultsNothingFails(t *testing.T) {
 		cfg := drawn(t, seed, "none")
 		cfg.Acks = -1
 		cfg.PatienceMillis = 5000
+		cfg.Deleters = 0 // they ask for what is not there, or in no time, and are refused
 		r := run(t, seed, cfg)
 		if r.Verdict != sim.OK || r.Failed > 0 || r.Unknown > 0 {
 			t.Errorf("%s", r.Explain())

@@ -30,6 +30,8 @@ func (l logs) do(op workloads.Op) workloads.Result {
 		return r
 	case workloads.ListEnd:
 		return workloads.Result{End: history.Offset(len(l[op.Partition]))}
+	case workloads.ListStart:
+		return workloads.Result{}
 	}
 	panic("appendlog never asks for " + op.String())
 }
