@@ -138,7 +138,12 @@ func (e Request) String() string {
 	return fmt.Sprintf("request conn=%d seq=%d key=%d v%d bytes=%d",
 		e.Caller.Conn, e.Caller.Seq, e.Body.Key(), e.Body.GetVersion(), e.Size)
 }
-func (e JobDone) String() string    { return fmt.Sprintf("done %s err=%v", e.Job, e.Err) }
+func (e JobDone) String() string {
+	if e.Early {
+		return fmt.Sprintf("shown %s", e.Job)
+	}
+	return fmt.Sprintf("done %s err=%v", e.Job, e.Err)
+}
 func (Wake) String() string         { return "wake" }
 func (Shutdown) String() string     { return "shutdown" }
 func (e ConnClosed) String() string { return fmt.Sprintf("closed conn=%d", e.Conn) }

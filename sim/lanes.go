@@ -10,9 +10,10 @@ import (
 	"github.com/pawlbroker/pawl/storage/job"
 )
 
-// lane is one queue of disk work. In the lane of logs large commit groups
-// overlap as they do in broker/host: while one is on its way, the next may be
-// begun; they are finished in order, and nothing else runs before they are.
+// lane is one queue of disk work. In the lane of logs commit groups overlap as they
+// do in broker/host: while one is on its way, the next may be begun, and what is
+// early is told of; they are finished in order, and nothing else runs before they
+// are.
 type lane struct {
 	queue    []job.Job
 	turn     bool   // one is scheduled
@@ -79,7 +80,7 @@ func (m *machine) diskDelay() time.Duration {
 }
 
 // runLane takes everything that waits in a lane: as flights, as far as it is
-// large commit groups, else as one piece of work.
+// commit groups that may overlap, else as one piece of work.
 func (m *machine) runLane(n job.Lane) {
 	l := &m.lanes[n]
 	jobs := l.queue
@@ -99,6 +100,10 @@ func (m *machine) runLane(n job.Lane) {
 		}
 		m.flightID++
 		l.flights = append(l.flights, &flight{id: m.flightID, group: f})
+		if early := f.Early(); len(early) > 0 {
+			m.w.count("append shown early")
+			m.tell(n, told{early, true})
+		}
 		m.after(m.diskDelay(), whatSync, m.flightID)
 		jobs = rest
 	}

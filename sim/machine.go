@@ -348,7 +348,11 @@ func (m *machine) traceEvent(ev broker.Event) {
 			bad = 1
 			t.Word(uint64(len(ev.Err.Error())))
 		}
-		t.Event(m.who, "done", uint64(ev.Job.Lane()), uint64(ev.View.End())<<1|bad, uint64(ev.Region.Pos)^uint64(ev.Region.Len)<<32)
+		what := "done"
+		if ev.Early {
+			what = "shown"
+		}
+		t.Event(m.who, what, uint64(ev.Job.Lane()), uint64(ev.View.End())<<1|bad, uint64(ev.Region.Pos)^uint64(ev.Region.Len)<<32)
 	case broker.Wake:
 		t.Event(m.who, "wake", 0, 0, 0)
 	case broker.ConnClosed:

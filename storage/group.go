@@ -23,7 +23,8 @@ import (
 //
 // A group that was begun is what the next one continues, before it is durable.
 // If it then finds no space in the journal, those begun after it are taken back
-// with it.
+// with it; but none of them is early. What is early may be shown to others between
+// Begin and Finish: from then on it becomes durable, or the process ends.
 type Group struct {
 	s      *Store
 	stages []stage
@@ -34,6 +35,8 @@ type Group struct {
 	large   []vfs.File // to be synced before the journal may tell of them
 	names   bool       // and the directory
 	durable bool       // some write must be durable
+	room    int64      // that it takes in the journal at most, in bytes
+	early   bool       // the journal has room for it and all before it
 	empty   bool       // nothing is left to write
 	undone  bool       // taken back; under Store.begin
 
@@ -63,6 +66,23 @@ func (f *flights) add(g *Group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.groups = append(f.groups, g)
+}
+
+// room is how much the groups take in the journal at most, in bytes.
+func (f *flights) room() (n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, g := range f.groups {
+		n += g.room
+	}
+	return n
+}
+
+// early reports whether one of the groups may have been shown to others.
+func (f *flights) early() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.groups, func(g *Group) bool { return g.early })
 }
 
 // behind is the group that was begun after g, or nil.
@@ -128,7 +148,22 @@ func (s *Store) Begin(writes []Write) *Group {
 			g.out[i].View = View{g.stages[g.which[i]].next}
 		}
 	}
+	if !g.empty {
+		g.room = g.draft.Room()
+		flying := s.flights.room() // before the journal's: what lands in between counts twice, and not never
+		g.early = flying+g.room <= s.journal.Room()
+	}
 	return g
+}
+
+// Early is what becomes of the group's writes, before it is durable, or nil if
+// that is not certain yet: the journal may have no space for it. It must be asked
+// for before Finish; what it says of a write without an error can be read.
+func (g *Group) Early() []Committed {
+	if !g.early {
+		return nil
+	}
+	return slices.Clone(g.out)
 }
 
 // refuse makes err the fate of every write that has none yet.
@@ -252,9 +287,13 @@ func (g *Group) finish() error {
 		return nil
 	}
 	if g.undone {
+		assert.That(!g.early, "storage: what was shown is taken back")
 		return fmt.Errorf("a commit group before this one: %w", ErrNoSpace)
 	}
 	err := s.journal.Append(&g.draft)
+	if errors.Is(err, ErrNoSpace) && s.flights.early() {
+		return s.fail(fmt.Errorf("a commit group that was shown: %w", notSpace(err)))
+	}
 	if errors.Is(err, ErrNoSpace) {
 		assert.Reached("storage: commit group found no space")
 		if undo := s.takeBack(g); undo != nil {

@@ -32,6 +32,9 @@ import (
 //     everything, if it has another data directory (KAFKA-14139).
 //   - A partition with a single replica is its leader's for good, damaged or not:
 //     there is no other to choose from. With another directory it is not.
+//   - But only if nobody follows it: a leader shows its followers what it has not
+//     synced. A process that has lost that must not lead on in the same leader
+//     epoch, in which it would put other records where they have those.
 //
 // Source: KIP-631, KIP-858 (directories), KIP-966.
 
@@ -153,7 +156,7 @@ func (s *sequence) displaced(r *registration, old *metadata.Broker) []metadata.R
 	for p := range s.image.PartitionsOf(r.Node) {
 		single := len(origin(p)) == 1 && len(without(slices.Concat(p.ISR, p.ELR), node)) == 0
 		unfit := wiped || !single && (r.isDamaged(p) || !r.clean && s.mayLose(p))
-		if single && !unfit {
+		if single && !unfit && len(p.Replicas) == 1 {
 			continue
 		}
 		to := *p

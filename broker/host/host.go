@@ -55,7 +55,7 @@ type Config struct {
 	Run func([]job.Job) []job.Result
 	// Begin starts the first jobs of the lane of logs as one commit group, and
 	// returns the jobs behind, if such groups may overlap; else it returns nil
-	// and all the jobs. A nil Begin overlaps nothing.
+	// and all the jobs. It does not keep them. A nil Begin overlaps nothing.
 	Begin func([]job.Job) (Flight, []job.Job)
 	// Readers is how many goroutines look things up in logs.
 	Readers int
@@ -67,6 +67,7 @@ type Config struct {
 
 // Flight is a commit group that was begun.
 type Flight interface {
+	Early() []job.Result  // what can be said at once
 	SyncSegments()        // may run beside other flights
 	Finish() []job.Result // after the flights begun before
 }

@@ -103,6 +103,9 @@ func (h *Host) run(jobs []job.Job) {
 }
 
 func (h *Host) report(results []job.Result) {
+	if len(results) == 0 {
+		return
+	}
 	events := make([]broker.Event, len(results))
 	for i, r := range results {
 		events[i] = broker.JobDone{Result: r}
@@ -110,12 +113,12 @@ func (h *Host) report(results []job.Result) {
 	h.inbox.post(events)
 }
 
-// maxFlights is how many large commit groups may be on their way at once.
+// maxFlights is how many commit groups may be on their way at once.
 const maxFlights = 4
 
-// runLogs runs the lane of logs. Large commit groups overlap: while the segments
-// of one are being synced, those of the next are written. They are finished in
-// order, and nothing else runs before they are.
+// runLogs runs the lane of logs. Commit groups overlap, if Begin lets them: while
+// one is being synced, the next is written, and what is early is told of. They are
+// finished in order, and nothing else runs before they are.
 func (h *Host) runLogs(l *lane) {
 	defer h.recoverCrash("lane of logs")
 	var flying sync.WaitGroup
@@ -133,8 +136,11 @@ func (h *Host) runLogs(l *lane) {
 			var f Flight
 			if h.cfg.Begin != nil {
 				slots <- struct{}{}
-				if f, rest = h.cfg.Begin(rest); f == nil {
+				all := l.takeMore(rest)
+				if f, rest = h.cfg.Begin(all); f == nil {
 					<-slots
+				} else {
+					clear(all[:len(all)-len(rest)])
 				}
 			}
 			if f == nil {
@@ -144,6 +150,7 @@ func (h *Host) runLogs(l *lane) {
 				clear(rest)
 				break
 			}
+			h.report(f.Early())
 			before, done := landed, make(chan struct{})
 			landed = done
 			flying.Go(func() {

@@ -13,7 +13,8 @@ package partition
 //     is larger than max bytes (KIP-74), so that a fetch always progresses.
 //   - Consumers see what is committed: nothing at or above the high watermark.
 //     Offsets between it and the log end are waited for, not refused. Followers
-//     are given what is on the leader's disk.
+//     are given what the leader has written, though it may not be durable there yet:
+//     their disks sync beside the leader's.
 //   - What a leader answers to a consumer is never older than what the consumer
 //     may know: it must hold its lease, and know of all that was committed before
 //     its time. Until then the fetch waits, and in the end is answered

@@ -110,7 +110,7 @@ func (t *Table) propose(p *Partition, pr *replica.Proposal, out *Out) {
 
 // marks is what an event may change of a partition that others wait for.
 type marks struct {
-	written       record.Offset
+	shown         record.Offset
 	logEnd        record.Offset
 	highWatermark record.Offset
 	epoch         record.LeaderEpoch
@@ -122,7 +122,7 @@ type marks struct {
 
 func (p *Partition) marks() marks {
 	r := &p.replica
-	return marks{r.OnDisk(), r.LogEnd(), r.HighWatermark(), r.Epoch(), r.Leads(), r.InSync(), r.Settled(), r.Standing()}
+	return marks{r.Shown(), r.LogEnd(), r.HighWatermark(), r.Epoch(), r.Leads(), r.InSync(), r.Settled(), r.Standing()}
 }
 
 // moved does what a replica decided, and what follows from it.
@@ -144,7 +144,7 @@ func (t *Table) moved(p *Partition, was marks, ro *replica.Out, at Moment, out *
 	}
 	// What is only appended is news for nobody who reads what is committed.
 	committed := was
-	committed.written, committed.logEnd = is.written, is.logEnd
+	committed.shown, committed.logEnd = is.shown, is.logEnd
 	t.news(p, committed == is, at, out)
 }
 

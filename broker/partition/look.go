@@ -136,7 +136,7 @@ func (t *Table) lookForFollower(p *Partition, e *session.Entry, a *asker, v *sig
 	if e.Offset < r.LogStart() {
 		return storage.ErrOutOfRange
 	}
-	v.limit = r.OnDisk()
+	v.limit = r.Shown()
 	v.hasty = e.Session().ID() != 0 && e.News(v.highWatermark, v.logStart)
 	return nil
 }
@@ -206,7 +206,7 @@ func lookAtFollower(r *replica.Replica, e *session.Entry, v *sight) error {
 	if e.Offset < r.LogStart() {
 		return storage.ErrOutOfRange
 	}
-	if e.Offset > r.OnDisk() {
+	if e.Offset > r.Shown() {
 		v.blocked = wire.ErrOffsetNotAvailable
 	}
 	return nil

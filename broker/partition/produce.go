@@ -203,7 +203,7 @@ func (t *Table) produceOne(p *produce, entry *kmsg.ProduceResponseTopicPartition
 		w.AppendTime = at.Wall
 		entry.LogAppendTime = int64(at.Wall)
 	}
-	out.Jobs = append(out.Jobs, job.Append{Write: w})
+	out.Jobs = append(out.Jobs, job.Append{Write: w, Early: part.replica.Followed()})
 	t.touch(part)
 	t.Stats.BatchesIn++
 	t.Stats.BytesIn += int64(len(e.Batch))
@@ -277,6 +277,26 @@ func (t *Table) touch(p *Partition) {
 	}
 }
 
+// shown takes the early result of an append: followers may have it.
+func (t *Table) shown(j job.Append, res job.Result, at Moment, out *Out) {
+	p := t.partition(j.Log)
+	if p == nil || t.leaving[j.Log] > 0 {
+		return // it is of a replica before this one
+	}
+	was := p.marks()
+	p.see(res.View)
+	p.replica.Show(j.Batches[len(j.Batches)-1].NextOffset())
+	t.moved(p, was, &replica.Out{}, at, out)
+}
+
+// see takes the view that came with an append's result. One that was early may
+// have been of more.
+func (p *Partition) see(v storage.View) {
+	if v.End() >= p.view.End() {
+		p.view = v
+	}
+}
+
 // appended takes the result of an append.
 func (t *Table) appended(j job.Append, res job.Result, at Moment, out *Out) {
 	if j.Fetched {
@@ -293,7 +313,7 @@ func (t *Table) appended(j job.Append, res job.Result, at Moment, out *Out) {
 	var ro replica.Out
 	switch {
 	case res.Err == nil:
-		p.view = res.View
+		p.see(res.View)
 		p.replica.Written(at.Now, &ro)
 	case j.Fetched:
 		p.producers.Cut(p.replica.Rejected(res.Err, at.Now.Add(spaceRetry), &ro))

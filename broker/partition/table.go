@@ -264,6 +264,10 @@ func (t *Table) Configure(name string, cfg metadata.TopicConfig, at Moment, out 
 func (t *Table) Done(res job.Result, at Moment, out *Out) {
 	switch j := res.Job.(type) {
 	case job.Append:
+		if res.Early {
+			t.shown(j, res, at, out)
+			return
+		}
 		t.appended(j, res, at, out)
 	case job.Read:
 		t.readDone(j, res, at, out)

@@ -72,6 +72,24 @@ func (r *Replica) Extend(batches []record.Batch) error {
 	return nil
 }
 
+// Show says that the append in flight that ends at next, and those before it, can
+// be read, and will not be refused. They are not on disk: they count for followers,
+// who may have them earlier, but not for what is committed.
+//
+// A process that ends before they are on disk has lost them when it starts again.
+// So it must not lead on in the same leader epoch: it would put other records where
+// its followers have these.
+func (r *Replica) Show(next record.Offset) {
+	for _, f := range r.flights {
+		if f.next > next {
+			break
+		}
+		assert.That(!f.doomed, "replica: an append is shown that will be refused")
+		r.shown = max(r.shown, f.next)
+	}
+	r.check()
+}
+
 // Written says the oldest append in flight is on disk.
 func (r *Replica) Written(now clock.Instant, out *Out) {
 	assert.That(len(r.flights) > 0 && !r.flights[0].doomed, "replica: an append was written that was not in flight")
@@ -79,6 +97,7 @@ func (r *Replica) Written(now clock.Instant, out *Out) {
 		r.reign.outrun(r.written, now)
 	}
 	r.written = r.flights[0].next
+	r.shown = max(r.shown, r.written)
 	r.land()
 	r.advance(out)
 	r.check()
@@ -96,6 +115,7 @@ func (r *Replica) Rejected(err error, retryAt clock.Instant, out *Out) record.Of
 		for i := range r.flights {
 			r.flights[i].doomed = true
 		}
+		assert.That(r.shown == r.written, "replica: an append was refused that was shown")
 		r.cutTo(r.written)
 		r.fail(r.logEnd, err, out)
 		r.Pause(retryAt)

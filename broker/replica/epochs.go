@@ -88,26 +88,26 @@ const (
 	Agrees Judgement = iota
 	// Diverges says it must be cut.
 	Diverges
-	// Unsure says that the leader's disk has not come so far: ask again.
+	// Unsure says that the leader has not come so far: ask again.
 	Unsure
 )
 
 // Judge compares the log of a follower that fetches from offset, behind a record
-// of epoch last, with the leader's. Records that the leader has not on disk prove
+// of epoch last, with the leader's. Records that the leader has not shown prove
 // nothing yet: they may be refused.
 //
 // It does not say that the leader has the offset: that may be below the log
 // start.
 func (r *Replica) Judge(offset record.Offset, last record.LeaderEpoch) (Judgement, Divergence) {
 	assert.That(r.Leads(), "replica: a follower's log is judged by a replica that does not lead")
-	if offset > r.written && offset <= r.logEnd {
+	if offset > r.shown && offset <= r.logEnd {
 		return Unsure, Divergence{}
 	}
-	epoch, end := r.epoch, r.written
+	epoch, end := r.epoch, r.shown
 	switch {
 	case last == record.NoEpoch: // an empty log, which agrees with every other
 	case last < r.epoch:
-		epoch, end = r.endOf(last, r.written)
+		epoch, end = r.endOf(last, r.shown)
 	}
 	if last > epoch || end < offset {
 		return Diverges, Divergence{epoch, end}
@@ -137,7 +137,7 @@ func (r *Replica) Diverged(d Divergence) (end record.Offset, below bool, err err
 func (r *Replica) Truncated(start, end record.Offset, epochs []EpochStart, out *Out) {
 	assert.That(r.busy && len(r.flights) == 0, "replica: a log was cut that should not have been")
 	r.busy = false
-	r.logStart, r.logEnd, r.written, r.epochs = start, end, end, epochs
+	r.logStart, r.logEnd, r.shown, r.written, r.epochs = start, end, end, end, epochs
 	r.highWatermark = max(start, min(r.highWatermark, end))
 	r.electedAt = min(r.electedAt, end)
 	r.advance(out)

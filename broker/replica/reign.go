@@ -213,7 +213,7 @@ type Report struct {
 // made, or that was made in another leader epoch, counts for nothing: its log
 // may be cut meanwhile (KIP-903, KIP-320). It reports whether the report counts.
 func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool {
-	if !r.Leads() || r.reign == nil || p.LeaderEpoch != r.epoch || p.Durable < 0 || p.Durable > r.written {
+	if !r.Leads() || r.reign == nil || p.LeaderEpoch != r.epoch || p.Durable < 0 || p.Durable > r.shown {
 		return false
 	}
 	f, ok := r.reign.follower(p.Node)
@@ -335,7 +335,7 @@ func (r *Replica) checkReign() {
 	members := 1
 	for i := range r.reign.followers {
 		f := &r.reign.followers[i]
-		assert.That(f.durable <= r.written, "replica: a follower has more than its leader")
+		assert.That(f.durable <= r.shown, "replica: a follower has more than its leader")
 		if f.inSync {
 			members++
 		}

@@ -77,8 +77,9 @@ type Term struct {
 
 // Replica is one broker's copy of one partition.
 //
-// Invariants: logStart <= highWatermark <= written <= logEnd; the flights that
-// are not doomed cover [written, logEnd) in order.
+// Invariants: logStart <= highWatermark <= written <= shown <= logEnd; the flights
+// that are not doomed cover [written, logEnd) in order; nothing below shown is
+// refused.
 type Replica struct {
 	role   role
 	busy   bool // a truncation or a reset is on its way: the log end is not known
@@ -94,6 +95,7 @@ type Replica struct {
 
 	logStart      record.Offset // offset of the oldest record
 	logEnd        record.Offset // next offset to assign or fetch; [written, logEnd) is on its way to disk
+	shown         record.Offset // followers get what is below: it is on disk, or will be if this process lives
 	written       record.Offset // log end offset on disk
 	highWatermark record.Offset // everything below is committed
 
@@ -115,7 +117,7 @@ type Replica struct {
 func New(start, end, highWatermark record.Offset, epochs []EpochStart) *Replica {
 	return &Replica{
 		epoch: record.NoEpoch, partitionEpoch: -1, leader: metadata.NoNode,
-		logStart: start, logEnd: end, written: end, highWatermark: max(start, min(highWatermark, end)),
+		logStart: start, logEnd: end, shown: end, written: end, highWatermark: max(start, min(highWatermark, end)),
 		epochs: epochs,
 	}
 }
@@ -146,6 +148,9 @@ func (r *Replica) InSync() bool { return r.inSync }
 // said before.
 func (r *Replica) Settled() bool { return r.highWatermark >= r.electedAt }
 
+// Followed reports whether the replica leads others.
+func (r *Replica) Followed() bool { return r.reign != nil }
+
 // LogStart is the offset of the oldest record.
 func (r *Replica) LogStart() record.Offset { return r.logStart }
 
@@ -154,6 +159,10 @@ func (r *Replica) LogEnd() record.Offset { return r.logEnd }
 
 // OnDisk is the log end offset on disk.
 func (r *Replica) OnDisk() record.Offset { return r.written }
+
+// Shown is the offset up to which followers may have the log: what is below is on
+// its way to the disk here at least, and is not refused any more.
+func (r *Replica) Shown() record.Offset { return r.shown }
 
 // HighWatermark is the first offset that is not known to be committed.
 func (r *Replica) HighWatermark() record.Offset { return r.highWatermark }
@@ -257,7 +266,8 @@ func (r *Replica) ReviewAt(n *Node) clock.Instant {
 func (r *Replica) check() {
 	assert.That(r.logStart <= r.highWatermark, "replica: high watermark below log start")
 	assert.That(r.highWatermark <= r.written, "replica: high watermark above what is on disk")
-	assert.That(r.written <= r.logEnd, "replica: more on disk than was assigned")
+	assert.That(r.written <= r.shown, "replica: more on disk than followers may have")
+	assert.That(r.shown <= r.logEnd, "replica: followers may have more than was assigned")
 	if !assert.Slow {
 		return
 	}

@@ -46,7 +46,11 @@ func TestStories(t *testing.T) {
 				fmt.Fprintf(&s.sb, "propose isr=%v at epoch %d of leader epoch %d\n", p.ISR, p.Epoch, p.LeaderEpoch)
 				s.asked = p
 			}
-			fmt.Fprintf(&s.sb, "hw=%d disk=%d end=%d\n", s.r.highWatermark, s.r.written, s.r.logEnd)
+			fmt.Fprintf(&s.sb, "hw=%d disk=%d ", s.r.highWatermark, s.r.written)
+			if s.r.shown > s.r.written {
+				fmt.Fprintf(&s.sb, "shown=%d ", s.r.shown)
+			}
+			fmt.Fprintf(&s.sb, "end=%d\n", s.r.logEnd)
 			return s.sb.String()
 		})
 	})
@@ -86,6 +90,8 @@ func (s *story) command(d *datadriven.TestData, out *Out) {
 		s.ticket++
 		r.Await(record.Offset(s.num(d, "base", 0)), record.Offset(s.num(d, "next", 0)), s.num(d, "acks", -1) < 0, s.ticket, out)
 		fmt.Fprintf(&s.sb, "ticket=%d\n", s.ticket)
+	case "show":
+		r.Show(record.Offset(s.num(d, "to", int64(r.logEnd))))
 	case "written":
 		r.Written(s.now, out)
 	case "rejected":

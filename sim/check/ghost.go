@@ -18,6 +18,7 @@ type ghost struct {
 	entries []entry         // durable, as the node has been told or has found
 	flying  []entry         // submitted, and not told of; without chains
 	doubt   []entry         // submitted, and told to be in doubt
+	shown   record.Offset   // of what is flying all below is readable, and others may have it
 	raising []record.Offset // log starts that were submitted, and not told of or in doubt
 }
 
@@ -100,6 +101,7 @@ func (g *ghost) written(batches []record.Batch) bool {
 
 // cut drops what reaches past end.
 func (g *ghost) cut(end record.Offset) {
+	g.shown = min(g.shown, end)
 	n := len(g.entries)
 	for n > 0 && g.entries[n-1].id.next > end {
 		n--

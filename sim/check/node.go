@@ -212,7 +212,14 @@ func (c *Checker) Done(node int, r job.Result) {
 	switch j := r.Job.(type) {
 	case job.Append:
 		l := n.life(j.Log)
+		if r.Early {
+			l.ghost.shown = max(l.ghost.shown, j.Batches[len(j.Batches)-1].NextOffset())
+			return
+		}
 		if r.Err != nil {
+			if first := j.Batches[0].BaseOffset(); !inDoubt && first < l.ghost.shown {
+				c.Violate("what is shown is not refused", "%s on node %d: %v, what is below %d was shown", l.topic, n.id, j, l.ghost.shown)
+			}
 			l.ghost.refused(j.Batches, inDoubt)
 			return
 		}
@@ -264,7 +271,7 @@ func (c *Checker) Ended(node int) {
 		n.lost = untold
 	}
 	for _, l := range n.lives { //pawl:unordered each by itself
-		l.leads, l.damaged = false, false
+		l.leads, l.damaged, l.ghost.shown = false, false, 0
 		if !c.lone() {
 			l.highWatermark, l.epoch = 0, 0
 		}

@@ -49,6 +49,7 @@ type (
 	Append struct {
 		storage.Write
 		Fetched bool // they come from the partition's leader
+		Early   bool // an early result is of use
 	}
 
 	// Truncate drops every batch that reaches past End. If Replay is not 0, its
@@ -161,9 +162,15 @@ func (j Close) String() string { return "close" }
 // Result is what a job found or did. If Err is not nil the job did nothing,
 // and unless Err matches storage.ErrNoSpace, storage.ErrNotNext or (for Reads)
 // anything at all, the disk cannot be trusted and the node must stop.
+//
+// An early result may come before the one of an Append that asks for it: what was
+// appended is in View and can be read, and is not durable. It will be, unless the
+// node has to stop: the append is not refused any more. Early results come in the
+// order of their jobs too, but may overtake the results of jobs before theirs.
 type Result struct {
 	Job       Job
 	Err       error
+	Early     bool                    // of an Append: another result follows
 	Recovered *storage.Recovered      // Recover
 	View      storage.View            // Append, Truncate, Reset, RaiseStart: the log afterwards
 	Snapshot  []byte                  // Truncate with Replay: what a checkpoint was given for the log

@@ -71,19 +71,22 @@ type Flight struct {
 	group *storage.Group // nil if there is no store
 }
 
-// Begin is for hosts that overlap large commit groups: it begins the group that
-// the first jobs make, if that is large enough to be worth it, and returns the
-// jobs behind. Otherwise it returns no flight and all the jobs, which are to be
-// Run when every flight has been finished.
+// Begin is for hosts that overlap commit groups: it begins the group that the
+// first jobs make, if that is worth it, and returns the jobs behind. A group is
+// worth it that is large, or is of partitions with several replicas: then others
+// wait for it. Otherwise it returns no flight and all the jobs, which are to be Run
+// when every flight has been finished. It does not keep jobs.
 func Begin(h *Holder, jobs []Job) (*Flight, []Job) {
 	n := appends(jobs)
-	bytes := int64(0)
+	bytes, shared := int64(0), false
 	for _, j := range jobs[:n] {
-		for _, b := range j.(Append).Batches {
+		a := j.(Append)
+		shared = shared || a.Early || a.Fetched
+		for _, b := range a.Batches {
 			bytes += int64(len(b))
 		}
 	}
-	if bytes < h.cfg.LargeAppend {
+	if bytes < h.cfg.LargeAppend && !shared {
 		return nil, jobs
 	}
 	return begin(h, append([]Job(nil), jobs[:n]...)), jobs[n:]
@@ -99,6 +102,21 @@ func begin(h *Holder, jobs []Job) *Flight {
 		f.group = st.Begin(writes)
 	}
 	return f
+}
+
+// Early returns the early results that the group's jobs ask for, and can have. It
+// comes before Finish.
+func (f *Flight) Early() []Result {
+	if f.group == nil {
+		return nil
+	}
+	var out []Result
+	for i, c := range f.group.Early() {
+		if a := f.jobs[i].(Append); a.Early && c.Err == nil {
+			out = append(out, Result{Job: a, View: c.View, Early: true})
+		}
+	}
+	return out
 }
 
 // SyncSegments makes durable what went to segments alone. It may run beside

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/vfs"
@@ -32,10 +33,11 @@ type Config struct {
 	Spares int
 }
 
-// Journal appends groups. All methods but Recycle belong to one goroutine at a
-// time; Recycle may run beside them.
+// Journal appends groups. All methods but Recycle and Room belong to one goroutine
+// at a time; those may run beside them.
 //
-// Invariant: durable < next; pos is a multiple of the sector size, at most size.
+// Invariant: durable < next; pos is a multiple of the sector size, at most size;
+// between calls room is what is there between pos and both size and FileBytes.
 type Journal struct {
 	fs  vfs.FS
 	dir string
@@ -48,7 +50,8 @@ type Journal struct {
 	next    uint64 // number of the next group
 	durable uint64 // every group up to this one is synced
 	full    bool   // writing ahead found no space; not tried again in this file
-	err     error  // not nil once the journal cannot be trusted
+	room    atomic.Int64
+	err     error // not nil once the journal cannot be trusted
 
 	mu     sync.Mutex
 	old    []Seq // finished files, ascending
@@ -82,6 +85,16 @@ func (d *Draft) Add(n int) []byte {
 	return d.buf[at : at+n : at+n]
 }
 
+// Room is how many bytes of a journal's file the group takes at most.
+func (d *Draft) Room() int64 {
+	n := int64(len(d.buf))
+	return n + n/sectorSize*4 + slack // every sector may have to be escaped
+}
+
+// slack is what a group takes beside its records and header: padding, and a few
+// escapes.
+const slack = 2 * sectorSize
+
 // RecordOverhead is how many bytes a record costs beside its own.
 const RecordOverhead = recordOverhead
 
@@ -94,7 +107,6 @@ func (j *Journal) append(d *Draft, flags uint32) error {
 	if j.err != nil {
 		return j.err
 	}
-	const slack = 2 * sectorSize // padding, and a few escapes
 	if j.pos > sectorSize && j.pos+int64(len(d.buf))+slack > j.cfg.FileBytes {
 		if err := j.Rotate(); err != nil {
 			return err
@@ -111,8 +123,18 @@ func (j *Journal) append(d *Draft, flags uint32) error {
 	j.next++
 	j.pos += int64(len(d.buf))
 	j.size = max(j.size, j.pos)
-	return j.writeAhead()
+	err := j.writeAhead()
+	j.measure()
+	return err
 }
+
+// Room is how many bytes of groups the journal takes without asking the file
+// system for space. Appending takes away from it what Draft.Room says at most. It
+// is never negative.
+func (j *Journal) Room() int64 { return j.room.Load() }
+
+// measure brings room up to date.
+func (j *Journal) measure() { j.room.Store(max(0, min(j.size, j.cfg.FileBytes)-j.pos)) }
 
 // cutBack drops what a group that found no space left behind. The caller is
 // going to promise that nothing of it exists, so the cut must survive a crash.
@@ -122,6 +144,7 @@ func (j *Journal) cutBack(cause error) error {
 		return j.fail(err)
 	}
 	j.size = j.pos
+	j.measure()
 	if err := j.Sync(); err != nil {
 		return err
 	}
@@ -188,6 +211,7 @@ func (j *Journal) Rotate() error {
 	j.old = append(j.old, j.seq)
 	j.mu.Unlock()
 	j.file, j.seq, j.pos, j.size, j.full = file, j.seq+1, sectorSize, size, false
+	j.measure()
 	return nil
 }
 

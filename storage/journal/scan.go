@@ -327,6 +327,7 @@ func Open(fsys vfs.FS, dir string, cfg Config, from From, f func(Group) error) (
 			return nil, fmt.Errorf("sync %s: %w", dir, err)
 		}
 	}
+	j.measure()
 	return j, j.sweep(end.unneeded) // not before what replaced them is durable
 }
 
