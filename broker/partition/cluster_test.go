@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -45,6 +46,7 @@ type member struct {
 	table     *Table
 	fetcher   *fetcher.Fetcher
 	queue     []job.Job
+	flights   []*job.Flight
 	progress  []ProgressTo
 	proposals []ISRProposal
 	rec       *storage.RecoveredLog
@@ -93,7 +95,7 @@ func (c *cluster) start(n *member) {
 	fc.Self = n.id
 	n.fetcher = fetcher.New(fc)
 	n.fetcher.Register(n.epoch)
-	n.queue, n.progress, n.proposals = nil, nil, nil
+	n.queue, n.flights, n.progress, n.proposals = nil, nil, nil, nil
 	var out Out
 	n.table.SetBrokers(n.id, n.epoch, c.brokers, c.at, &out)
 	n.table.Lease(clock.Never, c.at, &out)
@@ -302,6 +304,13 @@ func (c *cluster) command(d *datadriven.TestData) {
 		c.produce(n, int16(c.num(d, "acks", -1)), b.Build(o), &out)
 	case "run":
 		c.run(n, int(c.num(d, "jobs", int64(len(n.queue)))))
+	case "write":
+		c.write(n, int(c.num(d, "jobs", int64(len(n.queue)))))
+	case "sync":
+		f := n.flights[0]
+		n.flights = n.flights[1:]
+		f.SyncSegments()
+		c.done(n, f.Finish())
 	case "fetch":
 		var fo fetcher.Out
 		n.fetcher.Wake(c.at.Now, &fo)
@@ -461,11 +470,30 @@ func (c *cluster) run(n *member, count int) {
 	count = min(count, len(n.queue))
 	jobs := n.queue[:count:count]
 	n.queue = n.queue[count:]
-	for _, res := range job.Run(n.jobs, jobs) {
+	c.done(n, job.Run(n.jobs, jobs))
+}
+
+func (c *cluster) done(n *member, results []job.Result) {
+	for _, res := range results {
+		if res.Err != nil && !errors.Is(res.Err, storage.ErrNoSpace) && !errors.Is(res.Err, storage.ErrNotNext) {
+			fmt.Fprintf(&c.sb, "%d: ends: %v\n", n.id, res.Err)
+			return
+		}
 		var out Out
 		n.table.Done(res, c.at, &out)
 		c.act(n, &out)
 	}
+}
+
+// write begins the first jobs of a node as a commit group, which a sync ends.
+func (c *cluster) write(n *member, count int) {
+	f, rest := job.Begin(n.jobs, n.queue[:count:count])
+	if f == nil || len(rest) > 0 {
+		c.t.Fatalf("no commit group of %v", n.queue[:count])
+	}
+	n.queue = n.queue[count:]
+	n.flights = append(n.flights, f)
+	c.done(n, f.Early())
 }
 
 // sayProgress takes what a node has to say of its disk to the leaders, or loses it.

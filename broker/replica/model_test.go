@@ -16,7 +16,8 @@ import (
 
 // Three replicas of one partition, a controller that does what the real one is
 // to do, and a network that loses, delays and reorders. Replicas are deciders
-// with disks in memory; a crash loses what was not on the disk. Batches have one
+// with disks in memory; a crash loses what was not on the disk, though it was in
+// the page cache and followers may have it. Batches have one
 // record, and a number that no other has.
 //
 // What must hold, after every step:
@@ -36,6 +37,8 @@ type site struct {
 	node  Node
 	disk  []record.Batch
 	jobs  []task        // of the process
+	cache int           // how many of jobs, the first ones, are in the page cache
+	tells int           // how many of those the process has not heard of
 	done  []task        // whose results it has not seen
 	r     *Replica      // nil: no process
 	saved record.Offset // high watermark in a checkpoint
@@ -47,9 +50,19 @@ type site struct {
 // task is a job. One of appends, cut and reset is meant.
 type task struct {
 	batches []record.Batch
+	early   bool // the process wants to know when it is in the page cache
 	cut     bool
 	end     record.Offset
 	refused bool
+}
+
+// log is what of a site's log can be read.
+func (s *site) log() []record.Batch {
+	log := slices.Clone(s.disk)
+	for _, j := range s.jobs[:s.cache] {
+		log = append(log, j.batches...)
+	}
+	return log
 }
 
 // state is the partition in the metadata, and the brokers.
@@ -205,6 +218,7 @@ func (w *world) boot(s *site) {
 	}
 	s.r = New(0, record.Offset(len(s.disk)), s.saved, epochs)
 	s.jobs, s.done, s.known, s.lease = nil, nil, 0, 0
+	s.cache, s.tells = 0, 0
 }
 
 // apply makes a process know the next state of the metadata. At the first it is
@@ -288,7 +302,33 @@ func (w *world) Produce(t *rapid.T) {
 		if _, err := s.r.Produce(b, all, Ticket(w.unique)); err != nil {
 			w.t.Fatal(err)
 		}
-		s.jobs = append(s.jobs, task{batches: []record.Batch{b}})
+		s.jobs = append(s.jobs, task{batches: []record.Batch{b}, early: s.r.Followed()})
+	}
+}
+
+// Write lets a node put an append into the page cache: from then on it is not
+// refused. Or the process hears of one.
+func (w *world) Write(t *rapid.T) {
+	w.t = t
+	s := w.pick("node")
+	if s.tells > 0 && w.odds(2) {
+		w.tell(s)
+		return
+	}
+	if s.cache == len(s.jobs) || s.jobs[s.cache].cut || s.jobs[s.cache].batches[0].BaseOffset() != record.Offset(len(s.log())) {
+		t.Skip("nothing to be written")
+	}
+	s.cache++
+	s.tells++
+}
+
+// tell lets a process hear of the first append in the page cache that it has not
+// heard of, if it wants to.
+func (w *world) tell(s *site) {
+	j := s.jobs[s.cache-s.tells]
+	s.tells--
+	if j.early {
+		s.r.Show(j.batches[len(j.batches)-1].NextOffset())
 	}
 }
 
@@ -299,13 +339,18 @@ func (w *world) Run(t *rapid.T) {
 	if len(s.done) > 0 && (len(s.jobs) == 0 || w.odds(2)) {
 		w.seeDone(s)
 	} else if len(s.jobs) > 0 {
-		w.runJob(s, !w.calm && w.odds(20))
+		if s.cache > 0 && s.tells == s.cache {
+			w.tell(s) // before it hears that it is on disk
+		}
+		w.runJob(s, !w.calm && s.cache == 0 && w.odds(20))
 	}
 }
 
 func (w *world) runJob(s *site, full bool) {
 	j := s.jobs[0]
 	s.jobs = s.jobs[1:]
+	s.cache = max(0, s.cache-1)
+	s.tells = min(s.tells, s.cache)
 	switch {
 	case full, !j.cut && j.batches[0].BaseOffset() != record.Offset(len(s.disk)):
 		j.refused = true
@@ -425,8 +470,8 @@ func (w *world) judge(s *site, from metadata.NodeID, m ask) {
 		if !w.calm {
 			most = record.Offset(rapid.IntRange(0, 3).Draw(w.t, "batches"))
 		}
-		end := min(s.r.OnDisk(), m.offset+most)
-		for _, b := range s.disk[m.offset:end] {
+		end := min(s.r.Shown(), m.offset+most)
+		for _, b := range s.log()[min(m.offset, end):end] {
 			a.batches = append(a.batches, slices.Clone(b))
 		}
 	}
@@ -531,6 +576,7 @@ func (w *world) Crash(t *rapid.T) {
 		w.runJob(s, false) // before the process could see it
 	}
 	s.r, s.jobs, s.done = nil, nil, nil
+	s.cache, s.tells = 0, 0
 }
 
 // Rot damages the log of a follower, if another replica that the controller may
@@ -793,7 +839,7 @@ func TestReplicasKeepWhatWasAcknowledged(t *testing.T) {
 func replicasKeepWhatWasAcknowledged(t *rapid.T) {
 	w := newWorld(t)
 	actions := rapid.StateMachineActions(w)
-	for _, often := range []string{"Deliver", "Run", "Fetch", "Produce", "Flow"} { // else little happens
+	for _, often := range []string{"Deliver", "Write", "Run", "Fetch", "Produce", "Flow"} { // else little happens
 		for i := range 4 {
 			actions[fmt.Sprint(often, i)] = actions[often]
 		}
