@@ -197,8 +197,13 @@ func (m *machine) Overlap(t *rapid.T) {
 		m.disk.SetFuse(rapid.Int64Range(0, 30).Draw(t, "fuse"), m.rng.Uint64())
 	}
 	a := m.store.Begin([]storage.Write{first})
+	shownA := m.shown(t, a, &one, id)
 	a.SyncSegments()
 	b := m.store.Begin([]storage.Write{second})
+	shownB := m.shown(t, b, &two, id)
+	if shownB && !shownA {
+		t.Fatal("a group is shown, and the one before it is not")
+	}
 	early := rapid.Bool().Draw(t, "second synced early?")
 	if early {
 		b.SyncSegments()
@@ -209,6 +214,9 @@ func (m *machine) Overlap(t *rapid.T) {
 	}
 	errB := b.Finish()[0].Err
 	m.disk.SetCapacity(-1)
+	if shownA && errors.Is(errA, storage.ErrNoSpace) || shownB && errors.Is(errB, storage.ErrNoSpace) {
+		t.Fatalf("what was shown is refused: %v, %v", errA, errB)
+	}
 	if errors.Is(errA, simdisk.ErrCrashed) || errors.Is(errB, simdisk.ErrCrashed) {
 		if errA == nil {
 			m.did(t, one, !first.PageCache, nil)
@@ -230,6 +238,19 @@ func (m *machine) Overlap(t *rapid.T) {
 		m.did(t, two, !second.PageCache, errB)
 	}
 	m.disk.SetFuse(-1, 0)
+}
+
+// shown reports whether a group with one write may be shown, and then looks at what
+// there is of it.
+func (m *machine) shown(t *rapid.T, g *storage.Group, want *model, id storage.LogID) bool {
+	early := g.Early()
+	if len(early) == 0 || early[0].Err != nil {
+		return false
+	}
+	if v := early[0].View; v.End() != want.logs[id].end {
+		t.Fatalf("what is shown ends at %d, want %d", v.End(), want.logs[id].end)
+	}
+	return true
 }
 
 func (m *machine) Truncate(t *rapid.T) {
