@@ -281,7 +281,8 @@ func (t *Table) touch(p *Partition) {
 func (t *Table) shown(j job.Append, res job.Result, at Moment, out *Out) {
 	p := t.partition(j.Log)
 	if p == nil || t.leaving[j.Log] > 0 {
-		return // it is of a replica before this one
+		assert.Reached("partition: early result of a replica before this one")
+		return
 	}
 	was := p.marks()
 	p.see(res.View)

@@ -226,6 +226,9 @@ func (r *Replica) Reported(p Report, n *Node, now clock.Instant, out *Out) bool 
 			f.caughtUp = longAgo
 		}
 	}
+	if p.Durable > r.written {
+		assert.Reached("replica: a follower's disk is ahead of its leader's")
+	}
 	f.lost, f.dismissed = false, false
 	keepsUp := true
 	switch {
