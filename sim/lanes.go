@@ -43,11 +43,27 @@ type told struct {
 type flight struct {
 	id     uint64
 	group  *job.Flight
+	large  bool
 	synced bool
 }
 
-// maxFlights is how many may be on their way at once.
-const maxFlights = 4
+// full reports whether no more flights may begin.
+func (l *lane) full() bool {
+	heavy := 0
+	for _, f := range l.flights {
+		if f.large {
+			heavy++
+		}
+	}
+	return len(l.flights) == maxFlights || heavy > maxHeavy
+}
+
+// maxFlights is how many may be on their way at once, and maxHeavy how many large ones
+// the lane does not wait for.
+const (
+	maxFlights = 32
+	maxHeavy   = 4
+)
 
 // Submit implements broker.Disk.
 func (m *machine) Submit(j job.Job) {
@@ -86,7 +102,7 @@ func (m *machine) runLane(n job.Lane) {
 	jobs := l.queue
 	l.queue, l.turn = nil, false
 	for n == job.Logs && len(jobs) > 0 {
-		if len(l.flights) == maxFlights {
+		if l.full() {
 			l.queue, l.hold = jobs, forSlot
 			return
 		}
@@ -99,7 +115,7 @@ func (m *machine) runLane(n job.Lane) {
 			break
 		}
 		m.flightID++
-		l.flights = append(l.flights, &flight{id: m.flightID, group: f})
+		l.flights = append(l.flights, &flight{id: m.flightID, group: f, large: f.Large()})
 		if early := f.Early(); len(early) > 0 {
 			m.w.count("append shown early")
 			m.tell(n, told{early, true})

@@ -101,7 +101,7 @@ func (f *flights) land(g *Group) {
 	defer f.mu.Unlock()
 	assert.That(len(f.groups) > 0 && f.groups[0] == g, "storage: groups finished out of order")
 	f.groups = slices.Delete(f.groups, 0, 1)
-	const spares = 4
+	const spares = 16
 	if len(f.spare) < spares {
 		f.spare = append(f.spare, g)
 	}

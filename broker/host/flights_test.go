@@ -13,8 +13,9 @@ import (
 
 // plane is a Flight of truncations, which stand for appends. It lands when it may.
 type plane struct {
-	jobs []job.Job
-	may  <-chan struct{}
+	jobs  []job.Job
+	may   <-chan struct{}
+	large bool
 }
 
 func (p *plane) results(early bool) []job.Result {
@@ -26,17 +27,18 @@ func (p *plane) results(early bool) []job.Result {
 }
 
 func (p *plane) Early() []job.Result  { return p.results(true) }
+func (p *plane) Large() bool          { return p.large }
 func (p *plane) SyncSegments()        {}
 func (p *plane) Finish() []job.Result { <-p.may; return p.results(false) }
 
 // TestEarlyResultsComeBeforeTheSync has as many groups as may overlap begin before the
 // first is finished.
 func TestEarlyResultsComeBeforeTheSync(t *testing.T) {
-	const n = 20
+	const n = maxFlights + 6
 	may := make(chan struct{}, n)
 	cfg := config(t)
 	cfg.Begin = func(jobs []job.Job) (Flight, []job.Job) {
-		return &plane{slices.Clone(jobs), may}, nil
+		return &plane{jobs: slices.Clone(jobs), may: may}, nil
 	}
 	var order []string
 	early, done := 0, 0
@@ -82,14 +84,19 @@ func TestEarlyResultsComeBeforeTheSync(t *testing.T) {
 // TestWhatQueuesUpWhileAllAreOnTheirWayIsOneGroup has the lane wait with one job while
 // others come.
 func TestWhatQueuesUpWhileAllAreOnTheirWayIsOneGroup(t *testing.T) {
+	t.Run("small", func(t *testing.T) { whatQueuesUpIsOneGroup(t, false, maxFlights) })
+	t.Run("large", func(t *testing.T) { whatQueuesUpIsOneGroup(t, true, maxHeavy+1) })
+}
+
+func whatQueuesUpIsOneGroup(t *testing.T, large bool, most int) {
 	synctest.Test(t, func(t *testing.T) {
-		const n = maxFlights + 6
+		n := record.Offset(most + 6)
 		may := make(chan struct{})
 		cfg := config(t)
 		var groups []int
 		cfg.Begin = func(jobs []job.Job) (Flight, []job.Job) {
 			groups = append(groups, len(jobs))
-			return &plane{slices.Clone(jobs), may}, nil
+			return &plane{jobs: slices.Clone(jobs), may: may, large: large}, nil
 		}
 		submitted, done := record.Offset(0), record.Offset(0)
 		h := start(cfg, func(no *node, ev broker.Event) {
@@ -117,7 +124,7 @@ func TestWhatQueuesUpWhileAllAreOnTheirWayIsOneGroup(t *testing.T) {
 		if err := h.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		if want := []int{1, 1, 1, 1, n - maxFlights}; !slices.Equal(groups, want) {
+		if want := append(slices.Repeat([]int{1}, most), 6); !slices.Equal(groups, want) {
 			t.Errorf("groups of %v, want %v", groups, want)
 		}
 	})

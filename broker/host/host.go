@@ -68,6 +68,7 @@ type Config struct {
 // Flight is a commit group that was begun.
 type Flight interface {
 	Early() []job.Result  // what can be said at once
+	Large() bool          // SyncSegments takes a while
 	SyncSegments()        // may run beside other flights
 	Finish() []job.Result // after the flights begun before
 }

@@ -113,8 +113,13 @@ func (h *Host) report(results []job.Result) {
 	h.inbox.post(events)
 }
 
-// maxFlights is how many commit groups may be on their way at once.
-const maxFlights = 4
+// maxFlights is how many commit groups may be on their way at once, and maxHeavy how
+// many that are large. What comes while one is being synced goes with the next sync
+// only if it has begun by then; so there must be room for many small ones.
+const (
+	maxFlights = 32
+	maxHeavy   = 4
+)
 
 // runLogs runs the lane of logs. Commit groups overlap, if Begin lets them: while
 // one is being synced, the next is written, and what is early is told of. They are
@@ -123,7 +128,7 @@ func (h *Host) runLogs(l *lane) {
 	defer h.recoverCrash("lane of logs")
 	var flying sync.WaitGroup
 	defer flying.Wait()
-	slots := make(chan struct{}, maxFlights)
+	slots, heavy := make(chan struct{}, maxFlights), make(chan struct{}, maxHeavy)
 	landed := make(chan struct{}) // closed when the newest flight has landed
 	close(landed)
 	var jobs []job.Job
@@ -153,10 +158,17 @@ func (h *Host) runLogs(l *lane) {
 			h.report(f.Early())
 			before, done := landed, make(chan struct{})
 			landed = done
+			large := f.Large()
+			if large {
+				heavy <- struct{}{}
+			}
 			flying.Go(func() {
 				defer h.recoverCrash("commit group")
 				defer close(done)
 				defer func() { <-slots }()
+				if large {
+					defer func() { <-heavy }()
+				}
 				f.SyncSegments()
 				<-before
 				h.report(f.Finish())

@@ -119,6 +119,9 @@ func (f *Flight) Early() []Result {
 	return out
 }
 
+// Large reports whether SyncSegments has something to do.
+func (f *Flight) Large() bool { return f.group != nil && f.group.Large() }
+
 // SyncSegments makes durable what went to segments alone. It may run beside
 // other flights.
 func (f *Flight) SyncSegments() {
