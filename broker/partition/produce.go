@@ -279,11 +279,11 @@ func (t *Table) touch(p *Partition) {
 
 // shown takes the early result of an append: followers may have it.
 func (t *Table) shown(j job.Append, res job.Result, at Moment, out *Out) {
-	p := t.partition(j.Log)
-	if p == nil || t.leaving[j.Log] > 0 {
+	if t.leaving[j.Log] > 0 {
 		assert.Reached("partition: early result of a replica before this one")
 		return
 	}
+	p := t.partition(j.Log)
 	was := p.marks()
 	p.see(res.View)
 	p.replica.Show(j.Batches[len(j.Batches)-1].NextOffset())

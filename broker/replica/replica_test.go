@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
+	"github.com/pawlbroker/pawl/storage/assert"
 	"github.com/pawlbroker/pawl/storage/record"
 )
 
@@ -218,6 +219,35 @@ func (s *story) nodes(d *datadriven.TestData, name, def string) (ids []metadata.
 		ids = append(ids, metadata.NodeID(n))
 	}
 	return ids
+}
+
+// TestWhatIsShownIsNotRefused holds the disk to its word.
+func TestWhatIsShownIsNotRefused(t *testing.T) {
+	fails := func(what string, f func(r *Replica, out *Out)) {
+		defer func() {
+			if f, ok := recover().(*assert.Failure); !ok || f.What != what {
+				t.Errorf("%v fails, want %s", f, what)
+			}
+		}()
+		r, out := New(0, 0, 0, nil), Out{}
+		n := Node{Self: 1}
+		r.Assigned(&Term{Leader: 1, Replicas: []metadata.NodeID{1, 2}, ISR: []metadata.NodeID{1, 2}, MinISR: 1}, &n, 0, &out)
+		for range 2 {
+			if _, err := r.Produce(batch(1), true, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f(r, &out)
+	}
+	refused := errors.New("disk full")
+	fails("replica: an append was refused that was shown", func(r *Replica, out *Out) {
+		r.Show(1)
+		r.Rejected(refused, 0, out)
+	})
+	fails("replica: an append is shown that will be refused", func(r *Replica, out *Out) {
+		r.Rejected(refused, 0, out)
+		r.Show(2)
+	})
 }
 
 // batch is a header that says count records; nothing else in it is looked at.
