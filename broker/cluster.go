@@ -37,8 +37,8 @@ type cluster struct {
 	forwardOut forward.Out
 	fetcherOut fetcher.Out
 
-	altering partition.Alterations // asked of the controller
-	known    []wire.Peer           // nodes that may not be registered
+	altering partition.Alterations    // asked of the controller
+	known    membership.Acquaintances // nodes that may not be registered
 
 	ids     controller.ProducerIDs // that this node may give out
 	asking  bool                   // for more of them
@@ -65,7 +65,7 @@ func (c *cluster) init(cfg Config, env Env) {
 	c.member = membership.New(cfg.member(env.Rand))
 	c.forward = forward.New(forward.DefaultConfig())
 	c.fetcher = fetcher.New(cfg.fetcher())
-	c.known = cfg.Controllers
+	c.known.Peers = cfg.Controllers
 }
 
 // image is what is committed of the cluster's metadata, as far as the node knows.
@@ -432,15 +432,18 @@ func (n *Node) tellBrokers() {
 // introduce tells the network which other nodes there are.
 func (n *Node) introduce() {
 	if n.env.Peers != nil {
-		n.env.Peers.SetPeers(membership.Peers(n.cluster.image(), n.cluster.known, n.cfg.ID))
+		n.env.Peers.SetPeers(membership.Peers(n.cluster.image(), n.cluster.known.Peers, n.cfg.ID))
 	}
 }
 
 // met takes note of where a node says that it listens.
 func (n *Node) met(node metadata.NodeID, address string) {
-	var news bool
-	if n.cluster.known, news = membership.Introduced(n.cluster.known, node, address); news {
+	news, line := n.cluster.known.Met(node, address, n.env.Clock.Now())
+	if news {
 		n.introduce()
+	}
+	if line != nil {
+		n.line(line.Level, line.Text, line.Attrs...)
 	}
 }
 

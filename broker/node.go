@@ -320,6 +320,18 @@ func (n *Node) line(level slog.Level, text string, attrs ...slog.Attr) {
 // Ready reports whether the node serves clients, and if not, what is missing.
 func (n *Node) Ready() (missing string, ok bool) { return n.phase.String(), n.phase == serving }
 
+// Leased reports whether the node may answer consumers: nobody can have taken its
+// place.
+func (n *Node) Leased() bool { return n.cluster.member.Leased(n.env.Clock.Now()) }
+
+// Leader is the active controller as far as the node knows, or metadata.NoNode.
+func (n *Node) Leader() metadata.NodeID {
+	if n.cluster.office == nil {
+		return metadata.NoNode
+	}
+	return n.cluster.office.Log().Leader()
+}
+
 // Stats counts what the node did with records.
 func (n *Node) Stats() partition.Stats { return n.table.Stats }
 

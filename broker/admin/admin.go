@@ -28,14 +28,11 @@ func Handler(b *standalone.Broker) http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		switch s := b.Status(); {
-		case !s.Ready:
-			http.Error(w, s.Phase, http.StatusServiceUnavailable)
-		case s.Fenced:
-			http.Error(w, "fenced: the controller does not hear from this node", http.StatusServiceUnavailable)
-		default:
-			fmt.Fprintln(w, "ready")
+		if why := b.NotReady(); why != "" {
+			http.Error(w, why, http.StatusServiceUnavailable)
+			return
 		}
+		fmt.Fprintln(w, "ready")
 	})
 	mux.HandleFunc("GET /safe-to-restart", func(w http.ResponseWriter, _ *http.Request) {
 		if reasons := b.UnsafeToRestart(maxReasons); len(reasons) > 0 {

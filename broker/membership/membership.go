@@ -141,11 +141,12 @@ type Member struct {
 	nextAt    clock.Instant
 	released  bool
 	recovered bool
+	lapse     lapse
 }
 
 // New returns a member that waits for Recovered.
 func New(cfg Config) *Member {
-	return &Member{cfg: cfg, controller: metadata.NoNode, epoch: -1, previous: -1, nextAt: clock.Never, leaveBy: clock.Never}
+	return &Member{cfg: cfg, controller: metadata.NoNode, epoch: -1, previous: -1, nextAt: clock.Never, leaveBy: clock.Never, lapse: lapse{lookAt: clock.Never}}
 }
 
 // Recovered says what was found on disk; only then does the broker register.
@@ -179,7 +180,7 @@ func (m *Member) Fenced() bool { return m.fenced }
 func (m *Member) Lease() clock.Instant { return m.lease }
 
 // NextWake is when Wake wants to be called.
-func (m *Member) NextWake() clock.Instant { return min(m.nextAt, m.leaveBy) }
+func (m *Member) NextWake() clock.Instant { return min(m.nextAt, m.leaveBy, m.lapse.lookAt) }
 
 // Leader says who the active controller is.
 func (m *Member) Leader(node metadata.NodeID, now clock.Instant, out *Out) {
@@ -203,6 +204,7 @@ func (m *Member) Lone(lone bool, now clock.Instant, out *Out) {
 	} else {
 		m.setLease(now.Add(m.term()), out)
 	}
+	m.watch(now, out)
 }
 
 // Image says how far the image has come.
@@ -272,6 +274,7 @@ func (m *Member) Wake(now clock.Instant, out *Out) {
 	if now >= m.leaveBy {
 		m.release(out)
 	}
+	m.watch(now, out)
 	if now < m.nextAt || !m.recovered {
 		return
 	}
@@ -343,6 +346,7 @@ func (m *Member) Answer(seq uint64, resp any, err error, now clock.Instant, out 
 		return
 	case *kmsg.BrokerHeartbeatResponse:
 		m.answered(seq, resp, now, out)
+		m.watch(now, out)
 		return
 	}
 	assert.That(err != nil, "membership: an answer to something else")

@@ -1,10 +1,13 @@
 package membership
 
 import (
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
@@ -28,29 +31,92 @@ func Peers(image metadata.Image, controllers []wire.Peer, self metadata.NodeID) 
 	return peers
 }
 
-// Introduced adds a node that says it listens at address, host:port, to peers,
-// in the place of what was known of it. It reports whether that is news.
-func Introduced(peers []wire.Peer, node metadata.NodeID, address string) ([]wire.Peer, bool) {
-	colon := strings.LastIndexByte(address, ':')
-	if colon < 0 {
-		return peers, false
+// Acquaintances are nodes that said where they listen, before anything that is
+// committed says it.
+//
+// A node that is somewhere else than before is believed at once, but not if it
+// moves to and fro: then two nodes have one id, and following both would make
+// and break connections for ever.
+type Acquaintances struct {
+	Peers []wire.Peer // one for each node, those that spoke first in front
+	moves []move      // of those in Peers that have moved; oldest first
+}
+
+// move is when a node moved last.
+type move struct {
+	node   metadata.NodeID
+	at     clock.Instant
+	settle time.Duration // how long it may not move again
+	said   bool          // that it wanted to
+}
+
+const (
+	// maxIntroduced bounds what nodes that are not registered can make another
+	// remember.
+	maxIntroduced = 100
+	// minSettle and maxSettle are how long a node stays where it moved to: twice as
+	// long at every time that it moves as soon as it may.
+	minSettle, maxSettle = 10 * time.Second, 10 * time.Minute
+)
+
+// Met takes note that a node says it listens at address, host:port. It reports
+// whether Peers changed, and returns a line if two nodes seem to say so.
+func (a *Acquaintances) Met(node metadata.NodeID, address string, now clock.Instant) (news bool, line *Line) {
+	peer, ok := parsePeer(node, address)
+	if !ok || slices.Contains(a.Peers, peer) {
+		return false, nil
 	}
-	port, err := strconv.ParseUint(address[colon+1:], 10, 16)
-	if err != nil {
-		return peers, false
+	same := func(p wire.Peer) bool { return p.ID == node }
+	at := slices.IndexFunc(a.Peers, same)
+	if at >= 0 {
+		if stays, line := a.moved(a.Peers[at], peer, now); stays {
+			return false, line
+		}
 	}
-	host := strings.TrimSuffix(strings.TrimPrefix(address[:colon], "["), "]")
-	peer := wire.Peer{ID: node, Host: host, Port: int32(port)}
-	if slices.Contains(peers, peer) {
-		return peers, false
-	}
-	peers = slices.DeleteFunc(slices.Clone(peers), func(p wire.Peer) bool { return p.ID == node })
+	peers := slices.DeleteFunc(slices.Clone(a.Peers), same)
 	if len(peers) == maxIntroduced {
 		peers = peers[1:]
 	}
-	return append(peers, peer), true
+	a.Peers = append(peers, peer)
+	return true, nil
 }
 
-// maxIntroduced bounds what nodes that are not registered can make another
-// remember.
-const maxIntroduced = 100
+// moved reports whether a node that wants to move stays where it is.
+func (a *Acquaintances) moved(from, to wire.Peer, now clock.Instant) (stays bool, line *Line) {
+	at := slices.IndexFunc(a.moves, func(m move) bool { return m.node == to.ID })
+	if at < 0 {
+		if len(a.moves) == maxIntroduced {
+			a.moves = slices.Delete(a.moves, 0, 1)
+		}
+		a.moves = append(a.moves, move{node: to.ID, at: now, settle: minSettle})
+		return false, nil
+	}
+	m := &a.moves[at]
+	switch since := now.Sub(m.at); {
+	case since >= 2*m.settle:
+		*m = move{node: to.ID, at: now, settle: minSettle}
+	case since >= m.settle:
+		*m = move{node: to.ID, at: now, settle: min(2*m.settle, maxSettle)}
+	case m.said:
+		return true, nil
+	default:
+		m.said = true
+		return true, &Line{slog.LevelWarn, "two nodes have this id, and ask to join in turn: stop one, or give it a --node-id of its own", []slog.Attr{
+			slog.Int("node", int(to.ID)), slog.String("at", from.String()), slog.String("and_at", to.String()),
+		}}
+	}
+	return false, nil
+}
+
+func parsePeer(node metadata.NodeID, address string) (wire.Peer, bool) {
+	colon := strings.LastIndexByte(address, ':')
+	if colon < 0 {
+		return wire.Peer{}, false
+	}
+	port, err := strconv.ParseUint(address[colon+1:], 10, 16)
+	if err != nil {
+		return wire.Peer{}, false
+	}
+	host := strings.TrimSuffix(strings.TrimPrefix(address[:colon], "["), "]")
+	return wire.Peer{ID: node, Host: host, Port: int32(port)}, true
+}

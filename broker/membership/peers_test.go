@@ -1,9 +1,12 @@
 package membership
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/pawlbroker/pawl/broker/clock"
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/broker/wire"
 )
@@ -25,20 +28,51 @@ func TestARegistrationSaysBetterThanTheCommandLineWhereANodeIs(t *testing.T) {
 }
 
 func TestANodeThatJoinsSaysWhereItIs(t *testing.T) {
-	var peers []wire.Peer
+	var known Acquaintances
+	now := clock.Instant(0)
 	for _, address := range []string{"host:1", "nonsense", "host:70000", ":x", "[::1]:9093"} {
-		peers, _ = Introduced(peers, 5, address)
+		known.Met(5, address, now)
 	}
-	if _, news := Introduced(peers, 5, "[::1]:9093"); news {
+	if news, _ := known.Met(5, "[::1]:9093", now); news {
 		t.Error("what was known is news")
 	}
-	if want := []wire.Peer{{ID: 5, Host: "::1", Port: 9093}}; !slices.Equal(peers, want) {
-		t.Errorf("peers %v, want %v", peers, want)
+	if want := []wire.Peer{{ID: 5, Host: "::1", Port: 9093}}; !slices.Equal(known.Peers, want) {
+		t.Errorf("peers %v, want %v", known.Peers, want)
 	}
 	for i := range metadata.NodeID(maxIntroduced + 5) {
-		peers, _ = Introduced(peers, i, "h:1")
+		known.Met(i, "h:1", now.Add(time.Hour))
+		known.Met(i, "h:2", now.Add(time.Hour))
 	}
-	if len(peers) != maxIntroduced {
-		t.Errorf("%d peers are remembered, want at most %d", len(peers), maxIntroduced)
+	if len(known.Peers) != maxIntroduced || len(known.moves) != maxIntroduced {
+		t.Errorf("%d peers and %d moves are remembered, want at most %d", len(known.Peers), len(known.moves), maxIntroduced)
+	}
+}
+
+// Two nodes of one id that ask every 300 ms are followed ever more rarely, and each
+// time that they would not be, one line says so.
+func TestTwoNodesOfOneIDAreNotFollowedToAndFro(t *testing.T) {
+	var known Acquaintances
+	moves, lines := 0, 0
+	now, end := clock.Instant(0), clock.Instant(0).Add(time.Hour)
+	for ; now < end; now = now.Add(150 * time.Millisecond) {
+		for _, address := range []string{"a:1", "b:2"} {
+			news, line := known.Met(5, address, now)
+			if news {
+				moves++
+			}
+			if line != nil {
+				lines++
+				if got := fmt.Sprint(line.Attrs); got != "[node=5 at=5@b:2 and_at=5@a:1]" && got != "[node=5 at=5@a:1 and_at=5@b:2]" {
+					t.Errorf("line %s %v", line.Text, got)
+				}
+			}
+		}
+	}
+	if moves > 15 || lines > moves || lines < 2 {
+		t.Errorf("in an hour it moved %d times, with %d lines", moves, lines)
+	}
+	now = now.Add(maxSettle * 4) // and one of them is left, somewhere else
+	if news, line := known.Met(5, "c:3", now); !news || line != nil {
+		t.Errorf("a node that moves once is not followed, with line %v", line)
 	}
 }

@@ -19,6 +19,9 @@ type Config struct {
 	MinBackoff, MaxBackoff time.Duration
 	// RefusedBackoff is how long it waits after the other node would not have it.
 	RefusedBackoff time.Duration
+	// TwinBackoff is how long it waits before it asks again whether another process
+	// has this node's id: longer than one that died counts as heard.
+	TwinBackoff time.Duration
 	// MaxOpen is how many calls of one link may be without an answer; more fail
 	// at once.
 	MaxOpen int
@@ -38,6 +41,7 @@ func DefaultConfig() Config {
 		MinBackoff:     20 * time.Millisecond,
 		MaxBackoff:     500 * time.Millisecond,
 		RefusedBackoff: 5 * time.Second,
+		TwinBackoff:    4 * time.Second,
 		MaxOpen:        8 << 10,
 		MaxQueued:      64 << 20,
 		MaxResponse:    256 << 20,
@@ -58,6 +62,7 @@ func (c Config) Validate() error {
 		{"MinBackoff", int64(c.MinBackoff)},
 		{"MaxBackoff", int64(c.MaxBackoff)},
 		{"RefusedBackoff", int64(c.RefusedBackoff)},
+		{"TwinBackoff", int64(c.TwinBackoff)},
 		{"MaxOpen", int64(c.MaxOpen)},
 		{"MaxQueued", int64(c.MaxQueued)},
 		{"MaxResponse", int64(c.MaxResponse)},

@@ -33,12 +33,14 @@ func (l *link) run(ctx context.Context) {
 	var said trouble
 	backoff := time.Duration(0)
 	for ctx.Err() == nil {
-		conn, err := l.dial(ctx)
+		conn, twin, err := l.dial(ctx)
 		if err == nil {
 			begun := time.Now()
 			l.up(conn)
 			said.over(l)
+			doubts := l.doubt(ctx, twin)
 			err = l.serve(ctx, conn)
+			doubts()
 			if time.Since(begun) >= settled {
 				backoff = 0
 			}
@@ -82,49 +84,52 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// dial makes a connection and introduces the node.
-func (l *link) dial(ctx context.Context) (*net.TCPConn, error) {
+// dial makes a connection and introduces the node. twin is where the other side
+// heard another process of this node's id; mostly empty.
+func (l *link) dial(ctx context.Context) (_ *net.TCPConn, twin string, _ error) {
 	d := net.Dialer{Timeout: l.c.cfg.DialTimeout, KeepAliveConfig: keepAlive, ControlContext: tune}
 	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(l.to.Host, strconv.Itoa(int(l.to.Port))))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	conn := c.(*net.TCPConn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	if err := l.greet(conn); err != nil {
+	twin, err = l.greet(conn)
+	if err != nil {
 		conn.Close()
-		return nil, err
+		return nil, "", err
 	}
-	return conn, nil
+	return conn, twin, nil
 }
 
 // greet says hello and reads the answer.
-func (l *link) greet(conn *net.TCPConn) error {
+func (l *link) greet(conn *net.TCPConn) (twin string, err error) {
 	if err := conn.SetDeadline(time.Now().Add(l.c.cfg.CallTimeout)); err != nil {
-		return err
+		return "", err
 	}
 	hello := l.c.self
 	if _, err := conn.Write(wire.AppendRequest(nil, 0, clientID, &hello)); err != nil {
-		return err
+		return "", err
 	}
 	frame, err := readFrame(conn, wire.MaxHelloFrame, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	resp, err := wire.DecodeResponse(&hello, frame)
 	if err != nil {
-		return fmt.Errorf("%w: what listens at %s is no node: %w", errRefused, conn.RemoteAddr(), err)
+		return "", fmt.Errorf("%w: what listens at %s is no node: %w", errRefused, conn.RemoteAddr(), err)
 	}
-	switch r := resp.(*wire.PeerHelloResponse); {
+	r := resp.(*wire.PeerHelloResponse)
+	switch {
 	case r.Refused != "":
-		return fmt.Errorf("%w: %s", errRefused, r.Refused)
+		return "", fmt.Errorf("%w: %s", errRefused, r.Refused)
 	case r.ClusterID != l.c.self.ClusterID:
-		return fmt.Errorf("%w: at %s is a node of cluster %q, not %q", errRefused, conn.RemoteAddr(), r.ClusterID, l.c.self.ClusterID)
+		return "", fmt.Errorf("%w: at %s is a node of cluster %q, not %q", errRefused, conn.RemoteAddr(), r.ClusterID, l.c.self.ClusterID)
 	case r.Node != l.to.ID:
-		return fmt.Errorf("%w: at %s is node %d, not %d", errRefused, conn.RemoteAddr(), r.Node, l.to.ID)
+		return "", fmt.Errorf("%w: at %s is node %d, not %d", errRefused, conn.RemoteAddr(), r.Node, l.to.ID)
 	}
-	return conn.SetDeadline(time.Time{})
+	return r.Twin, conn.SetDeadline(time.Time{})
 }
 
 // clientID is how nodes call themselves in requests.

@@ -61,9 +61,14 @@ func quick() Config {
 
 func call(t testing.TB, cfg Config) *caller {
 	t.Helper()
+	return callAs(t, cfg, wire.PeerHello{ClusterID: "cluster", Node: 1, Version: "test"})
+}
+
+func callAs(t testing.TB, cfg Config, self wire.PeerHello) *caller {
+	t.Helper()
 	c := &caller{t: t, events: make(chan broker.Event, 1<<16)}
 	var err error
-	c.Carrier, err = New(cfg, wire.PeerHello{ClusterID: "cluster", Node: 1, Version: "test"}, slog.New(slog.NewTextHandler(&c.log, nil)))
+	c.Carrier, err = New(cfg, self, slog.New(slog.NewTextHandler(&c.log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type Carrier struct {
 	self wire.PeerHello
 	log  *slog.Logger
 	post func(...broker.Event)
+	twin twin
 
 	mu    sync.Mutex
 	peers map[metadata.NodeID]*links

@@ -162,7 +162,8 @@ func (b *Broker) startPeers(cfg *Config, log *slog.Logger) (err error) {
 		return err
 	}
 	cfg.Node.Controllers, cfg.Node.PeerHost, cfg.Node.PeerPort = cfg.Cluster.Controllers, cfg.Cluster.Host, cfg.Cluster.Port
-	b.peers.self = wire.PeerHello{ClusterID: b.dir.ClusterID, Node: cfg.Node.ID, Version: cfg.Version}
+	b.peers.self = wire.PeerHello{ClusterID: b.dir.ClusterID, Node: cfg.Node.ID, Version: cfg.Version,
+		Address: net.JoinHostPort(cfg.Cluster.Host, strconv.Itoa(int(cfg.Cluster.Port)))}
 	rand.Read(b.peers.self.Incarnation[:]) // never fails
 	b.peers.carrier, err = peer.New(cfg.Peer, b.peers.self, log)
 	return err

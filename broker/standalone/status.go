@@ -14,8 +14,10 @@ import (
 type Status struct {
 	Phase      string // what it is doing: "serving" once it is ready
 	Ready      bool
-	Fenced     bool // the controller has given its place to others
-	Controller bool // it is the active controller
+	Fenced     bool            // the controller has given its place to others
+	Controller bool            // it is the active controller
+	Leader     metadata.NodeID // the active controller as far as it knows, or metadata.NoNode
+	Leased     bool            // nobody can have taken its place
 	Stats      partition.Stats
 	Brokers    int // of the cluster, as the next four
 	Topics     int
@@ -40,6 +42,39 @@ func (b *Broker) Status() Status {
 		s.Disk = c.Counts()
 	}
 	return s
+}
+
+// NotReady says why clients should not be sent to the node at the moment, or is
+// empty. It is about this moment: while a controller is elected no node is ready.
+func (b *Broker) NotReady() string {
+	twin := ""
+	if b.peers.carrier != nil {
+		twin = b.peers.carrier.Twin()
+	}
+	return notReady(b.Status(), twin)
+}
+
+func notReady(s Status, twin string) string {
+	leaderless := "no active controller is known: more than half of the voters must reach each other"
+	switch {
+	case s.Ready && s.Leader == metadata.NoNode:
+		return leaderless
+	case s.Ready && s.Fenced:
+		return "fenced: the controller does not hear from this node"
+	case s.Ready && !s.Leased:
+		return fmt.Sprintf("the lease is over: the active controller, node %d, does not answer", s.Leader)
+	case s.Ready:
+		return ""
+	case s.Phase == "joining" && twin != "":
+		return "joining: another process is in the cluster under this node's id, at " + twin
+	case s.Phase == "joining" && s.Leader == metadata.NoNode:
+		return "joining: " + leaderless
+	case s.Phase == "joining":
+		return fmt.Sprintf("joining: the active controller, node %d, has not registered this node yet", s.Leader)
+	case s.Phase == "":
+		return "starting"
+	}
+	return s.Phase
 }
 
 // Health looks at every partition of the node.
@@ -140,7 +175,7 @@ func (w *watched) Step(ev broker.Event) {
 	now := Status{
 		Phase: phase, Ready: ok, Stats: w.Node.Stats(), Brokers: image.BrokerCount(), Topics: image.TopicCount(),
 		Partitions: image.PartitionCount(), Leaderless: image.LeaderlessCount(), Moving: image.ReassigningCount(),
-		Fenced: w.last.Fenced,
+		Fenced: w.last.Fenced, Leader: w.Node.Leader(), Leased: w.Node.Leased(),
 	}
 	q := w.Node.Quorum()
 	now.Controller = q != nil && q.Leading()

@@ -59,3 +59,32 @@ func TestWhatStandsAgainstARestart(t *testing.T) {
 		t.Errorf("%d reasons, want 2 of 3", len(got))
 	}
 }
+
+func TestWhyANodeIsNotReady(t *testing.T) {
+	const leaderless = "no active controller is known: more than half of the voters must reach each other"
+	serving := Status{Phase: "serving", Ready: true, Leader: 2, Leased: true}
+	with := func(change func(*Status)) Status {
+		s := serving
+		change(&s)
+		return s
+	}
+	for _, x := range []struct {
+		status     Status
+		twin, want string
+	}{
+		{serving, "", ""},
+		{with(func(s *Status) { s.Leader = metadata.NoNode }), "", leaderless},
+		{with(func(s *Status) { s.Fenced = true }), "", "fenced: the controller does not hear from this node"},
+		{with(func(s *Status) { s.Leased = false }), "", "the lease is over: the active controller, node 2, does not answer"},
+		{Status{Phase: "joining", Leader: metadata.NoNode}, "", "joining: " + leaderless},
+		{Status{Phase: "joining", Leader: 2}, "", "joining: the active controller, node 2, has not registered this node yet"},
+		{Status{Phase: "joining", Leader: metadata.NoNode}, "h:1", "joining: another process is in the cluster under this node's id, at h:1"},
+		{Status{Phase: "recovering", Leader: metadata.NoNode}, "", "recovering"},
+		{Status{Phase: "stopping", Leader: 2}, "", "stopping"},
+		{Status{}, "", "starting"},
+	} {
+		if got := notReady(x.status, x.twin); got != x.want {
+			t.Errorf("%+v: %q, want %q", x.status, got, x.want)
+		}
+	}
+}

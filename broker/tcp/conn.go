@@ -50,6 +50,9 @@ type conn struct {
 	self *wire.PeerHello // whom another node reached; nil for a client's connection
 	peer metadata.NodeID // which node that is, once it said so; the reader's own
 
+	met   *wire.PeerHello // what that node said, once it is let in; the server's
+	heard atomic.Int64    // when it was heard last: nanoseconds since 1970
+
 	replies []reply // between Reply and Flush; the loop's
 
 	mu      sync.Mutex

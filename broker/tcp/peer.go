@@ -43,6 +43,7 @@ func (c *conn) readPeer() error {
 		if err != nil {
 			return err
 		}
+		c.heard.Store(time.Now().UnixNano())
 		if err := c.decodePeer(frame); err != nil {
 			return err
 		}
@@ -63,7 +64,9 @@ func (c *conn) greet() error {
 		return err
 	}
 	answer := *c.self
-	answer.Refused = refusal(c.self, hello)
+	if answer.Refused = refusal(c.self, hello); answer.Refused == "" {
+		answer.Twin = c.s.meet(c, hello)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

@@ -33,7 +33,7 @@ func said() []kmsg.Request {
 	create.Version, create.TimeoutMillis = 7, 5
 	return []kmsg.Request{
 		fetch, alter, registration, heartbeat, ids, create,
-		&PeerHello{ClusterID: "c", Node: 2, Incarnation: metadata.IncarnationID{1}, Version: "v", Refused: "r"},
+		&PeerHello{ClusterID: "c", Node: 2, Incarnation: metadata.IncarnationID{1}, Version: "v", Address: "a:1", Refused: "r", Twin: "t:2"},
 		&QuorumMessages{From: 2, Messages: [][]byte{{1}, {}, {2, 3}}},
 		&Progress{Node: 2, BrokerEpoch: 4, Partitions: []ProgressPartition{{metadata.TopicID{7}, 1, 2, 3, 1}, {}}},
 	}

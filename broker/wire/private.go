@@ -27,7 +27,11 @@ type (
 		Node        metadata.NodeID
 		Incarnation metadata.IncarnationID
 		Version     string // of pawl
+		Address     string // where the node listens for nodes, host:port, or empty
 		Refused     string // in an answer: why the connection is closed, or empty
+		// Twin is, in an answer, where another process is that said hello as the same
+		// node and was heard a moment ago; or empty.
+		Twin string
 	}
 
 	// QuorumMessages carries messages of the metadata quorum.
@@ -91,7 +95,9 @@ func (p *PeerHello) AppendTo(b []byte) []byte {
 	b = kbin.AppendInt32(b, int32(p.Node))
 	b = append(b, p.Incarnation[:]...)
 	b = kbin.AppendString(b, p.Version)
-	return kbin.AppendString(b, p.Refused)
+	b = kbin.AppendString(b, p.Address)
+	b = kbin.AppendString(b, p.Refused)
+	return kbin.AppendString(b, p.Twin)
 }
 
 // ReadFrom implements kmsg.Request.
@@ -100,7 +106,8 @@ func (p *PeerHello) ReadFrom(src []byte) error {
 	p.ClusterID = r.String()
 	p.Node = metadata.NodeID(r.Int32())
 	p.Incarnation = r.Uuid()
-	p.Version, p.Refused = r.String(), r.String()
+	p.Version, p.Address = r.String(), r.String()
+	p.Refused, p.Twin = r.String(), r.String()
 	return r.Complete()
 }
 

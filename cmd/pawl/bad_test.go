@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,6 +145,147 @@ func TestDirectoryOfAnotherVersionIsRefused(t *testing.T) {
 		}
 		if err := os.WriteFile(name, was, 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// served is a `pawl serve` of a cluster that a test starts by hand.
+type served struct {
+	cmd  *exec.Cmd
+	said *output
+	http string
+}
+
+// serveOne starts one and does not wait for it.
+func serveOne(ctx context.Context, t *testing.T, http string, args ...string) *served {
+	t.Helper()
+	s := &served{said: &output{}, http: http}
+	s.cmd = program(ctx, t, append([]string{"serve", "--data-dir", t.TempDir(), "--http", http}, args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = s.said, s.said
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.said.text())
+		}
+	})
+	return s
+}
+
+// get asks the HTTP side, once it is there.
+func (s *served) get(ctx context.Context, t *testing.T, path string) (status int, body string) {
+	t.Helper()
+	for ctx.Err() == nil {
+		resp, err := http.Get("http://" + s.http + path)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err == nil {
+			return resp.StatusCode, string(text)
+		}
+	}
+	t.Fatalf("nobody answers %s", path)
+	return 0, ""
+}
+
+// becomes waits until a path answers so.
+func (s *served) becomes(ctx context.Context, t *testing.T, path string, status int, want string) {
+	t.Helper()
+	var got int
+	var body string
+	for ctx.Err() == nil {
+		if got, body = s.get(ctx, t, path); got == status && strings.Contains(body, want) {
+			return
+		}
+	}
+	t.Fatalf("%s never answers %d %q, but %d %q", path, status, want, got, body)
+}
+
+// says waits until it has said a text.
+func (s *served) says(ctx context.Context, t *testing.T, text string) {
+	t.Helper()
+	for tick := time.NewTicker(20 * time.Millisecond); !strings.Contains(s.said.text(), text); <-tick.C {
+		if ctx.Err() != nil {
+			t.Fatalf("it never says %q, but: %s", text, s.said.text())
+		}
+	}
+}
+
+// TestTheSecondOfTwoNodesWithOneIDIsToldSo: by its log, once, and by /ready. It
+// lives and does not serve, and the first goes on. Without a quorum nobody is ready,
+// and who is left is alive.
+func TestTheSecondOfTwoNodesWithOneIDIsToldSo(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	base := freeBase(t, 5)
+	at := func(offset, i int) string { return fmt.Sprintf("127.0.0.1:%d", base+offset+i) }
+	controllers := fmt.Sprintf("1@%s,2@%s,3@%s", at(100, 0), at(100, 1), at(100, 2))
+	var nodes []*served
+	for i := range 3 {
+		nodes = append(nodes, serveOne(ctx, t, at(200, i), "--node-id", fmt.Sprint(i+1), "--listen", at(0, i), "--controllers", controllers))
+	}
+	for _, n := range nodes {
+		n.becomes(ctx, t, "/ready", 200, "ready")
+	}
+	second := serveOne(ctx, t, at(200, 3), "--node-id", "2", "--listen", at(0, 3), "--peer-listen", at(100, 3), "--controllers", controllers)
+	second.becomes(ctx, t, "/ready", 503, "another process is in the cluster under this node's id, at "+at(100, 1))
+	second.becomes(ctx, t, "/live", 200, "alive")
+	const line = `msg="another process is in the cluster under this node's id: stop it, or give this one a --node-id of its own"`
+	second.says(ctx, t, line+" node=2 held_by="+at(100, 1))
+	says(t, "the second", second.said.text(), "DUPLICATE_BROKER_REGISTRATION")
+	second.says(ctx, t, "no quorum yet") // and meanwhile every controller has told it
+	if n := strings.Count(second.said.text(), line); n != 1 {
+		t.Errorf("it says so %d times", n)
+	}
+	if strings.Contains(second.said.text(), "ready\n") {
+		t.Error("it is ready")
+	}
+	nodes[1].becomes(ctx, t, "/ready", 200, "ready")
+	for _, n := range []*served{second, nodes[0], nodes[1]} { // the third alone decides nothing
+		n.cmd.Process.Kill()
+		n.cmd.Wait()
+	}
+	nodes[2].becomes(ctx, t, "/ready", 503, "no active controller is known")
+	nodes[2].becomes(ctx, t, "/live", 200, "alive")
+	nodes[2].says(ctx, t, "the lease is over")
+	nodes[2].cmd.Process.Kill()
+	nodes[2].cmd.Wait()
+}
+
+// TestTwoNodesWithOneIDBeforeThereIsAQuorumDoNotFloodTheLog: whoever has nobody else
+// to hear follows one of them, and says once that there are two.
+func TestTwoNodesWithOneIDBeforeThereIsAQuorumDoNotFloodTheLog(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	base := freeBase(t, 5)
+	at := func(offset, i int) string { return fmt.Sprintf("127.0.0.1:%d", base+offset+i) }
+	controllers := fmt.Sprintf("1@%s,2@%s,3@%s", at(100, 0), at(100, 1), at(100, 2))
+	first := serveOne(ctx, t, "", "--node-id", "1", "--listen", at(0, 0), "--controllers", controllers)
+	var twins []*served
+	for i := 3; i < 5; i++ {
+		twins = append(twins, serveOne(ctx, t, at(200, i), "--node-id", "5", "--listen", at(0, i), "--peer-listen", at(100, i), "--controllers", controllers))
+	}
+	first.says(ctx, t, `msg="two nodes have this id, and ask to join in turn: stop one, or give it a --node-id of its own" node=5`)
+	first.says(ctx, t, "no quorum yet")
+	if n := strings.Count(first.said.text(), `msg="node is connected" peer=5`); n > 4 {
+		t.Errorf("in seconds it made %d connections", n)
+	}
+	for told := false; !told; {
+		if ctx.Err() != nil {
+			t.Fatal("neither of them is told")
+		}
+		for _, n := range twins {
+			told = told || strings.Contains(n.said.text(), "DUPLICATE_BROKER_REGISTRATION")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	for _, n := range append(twins, first) {
+		n.cmd.Process.Signal(syscall.SIGTERM)
+		if err := n.cmd.Wait(); err != nil {
+			t.Errorf("it does not stop as it should: %v", err)
 		}
 	}
 }
