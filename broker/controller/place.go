@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
 )
@@ -50,9 +51,10 @@ func (d *draft) place(w topicWanted, rng *rand.Rand) ([][]metadata.NodeID, error
 //
 // The brokers take turns in an order that is drawn, in which racks alternate.
 type placer struct {
-	sites []site
-	racks int
-	used  []int // replicas of the partition that is being placed, by rack
+	sites   []site
+	leaving []metadata.NodeID // brokers that are given nothing
+	racks   int
+	used    []int // replicas of the partition that is being placed, by rack
 }
 
 // site is a broker as a placer sees it.
@@ -69,6 +71,11 @@ type site struct {
 func newPlacer(m metadata.Image, rng *rand.Rand) *placer {
 	byRack := racks(m, rng)
 	p := &placer{racks: len(byRack), used: make([]int, len(byRack))}
+	for b := range m.Brokers() {
+		if b.InShutdown {
+			p.leaving = append(p.leaving, b.Node)
+		}
+	}
 	for i, more := 0, true; more; i++ {
 		more = false
 		for r, brokers := range byRack {
@@ -131,16 +138,37 @@ func (p *placer) site(n metadata.NodeID) int {
 // place returns the replicas of further partitions.
 func (p *placer) place(partitions, replicas int) ([][]metadata.NodeID, error) {
 	if replicas > len(p.sites) {
-		return nil, fmt.Errorf("%w: %d, but there are %d brokers", metadata.ErrInvalidReplicationFactor, replicas, len(p.sites))
+		return nil, fmt.Errorf("%w: %d, but there are %d brokers%s", metadata.ErrInvalidReplicationFactor, replicas, len(p.sites), p.missing())
 	}
 	if !slices.ContainsFunc(p.sites, func(s site) bool { return !s.fenced }) {
-		return nil, fmt.Errorf("%w: all brokers are fenced", metadata.ErrInvalidReplicationFactor)
+		return nil, fmt.Errorf("%w: %d, but all of the %d brokers are fenced%s", metadata.ErrInvalidReplicationFactor, replicas, len(p.sites), p.missing())
 	}
 	placed := make([][]metadata.NodeID, partitions)
 	for i := range placed {
 		placed[i] = p.next(replicas)
 	}
 	return placed, nil
+}
+
+// missing names the brokers that do not serve. Those that are fenced are counted
+// among the brokers, as in Kafka, and those that are shutting down are not.
+func (p *placer) missing() (text string) {
+	var fenced []metadata.NodeID
+	for _, s := range p.sites {
+		if s.fenced {
+			fenced = append(fenced, s.node)
+		}
+	}
+	slices.Sort(fenced)
+	for _, x := range []struct {
+		nodes []metadata.NodeID
+		what  string
+	}{{fenced, "fenced"}, {p.leaving, "shutting down, and not counted"}} {
+		if len(x.nodes) > 0 {
+			text += fmt.Sprintf("; %s: %s", x.what, strings.Trim(fmt.Sprint(x.nodes), "[]"))
+		}
+	}
+	return text
 }
 
 func (p *placer) next(replicas int) []metadata.NodeID {

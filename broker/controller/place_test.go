@@ -184,3 +184,31 @@ func TestALoneBrokerInItsRackLeadsNoMoreThanOthers(t *testing.T) {
 		}
 	}
 }
+
+func TestTooManyReplicasAreRefusedByNumberAndName(t *testing.T) {
+	for _, x := range []struct {
+		fenced, leaving []metadata.NodeID
+		replicas        int
+		want            string
+	}{
+		{nil, nil, 4, "invalid replication factor: 4, but there are 3 brokers"},
+		{[]metadata.NodeID{3, 2}, nil, 5, "invalid replication factor: 5, but there are 3 brokers; fenced: 2 3"},
+		{[]metadata.NodeID{2}, []metadata.NodeID{1}, 3, "invalid replication factor: 3, but there are 2 brokers; fenced: 2; shutting down, and not counted: 1"},
+		{[]metadata.NodeID{1, 2, 3}, nil, 2, "invalid replication factor: 2, but all of the 3 brokers are fenced; fenced: 1 2 3"},
+		{[]metadata.NodeID{2, 3}, nil, 3, ""}, // a broker that is fenced may come back: Kafka's answer as well
+	} {
+		var records []metadata.Record
+		for n := metadata.NodeID(1); n <= 3; n++ {
+			records = append(records, &metadata.RegisterBroker{Node: n, Epoch: metadata.BrokerEpoch(n), Incarnation: metadata.IncarnationID{byte(n)}, Host: "h", Port: 1,
+				Fenced: slices.Contains(x.fenced, n), InShutdown: slices.Contains(x.leaving, n)})
+		}
+		m, _, err := metadata.Apply(metadata.Image{}, 1, records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = newPlacer(m, rand.New(rand.NewPCG(1, 2))).place(1, x.replicas)
+		if got := fmt.Sprint(err); (x.want != "" || err != nil) && got != x.want {
+			t.Errorf("%d replicas, %v fenced, %v leaving: %q, want %q", x.replicas, x.fenced, x.leaving, got, x.want)
+		}
+	}
+}

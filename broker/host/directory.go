@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
 	"github.com/pawlbroker/pawl/storage/vfs"
@@ -52,17 +54,47 @@ type Directory struct {
 // if that is empty too a new one is drawn. An error matches vfs.ErrLocked if
 // another process has the directory and ErrDirectory if another node does.
 func OpenDirectory(root string, node metadata.NodeID, clusterID, fresh string) (*Directory, error) {
+	return openDirectory(root, vfs.OS(root), node, clusterID, fresh)
+}
+
+func openDirectory(root string, fsys vfs.FS, node metadata.NodeID, clusterID, fresh string) (*Directory, error) {
 	lock, err := vfs.Lock(root)
 	if err != nil {
-		return nil, err
+		return nil, unusable(root, err)
 	}
-	d := &Directory{FS: vfs.OS(root), lock: lock}
+	d := &Directory{FS: fsys, lock: lock}
 	d.Identity, d.First, err = identify(d.FS, node, clusterID, fresh)
 	if err != nil {
 		lock.Close()
+		if cured := unusable(root, err); cured != err {
+			return nil, cured
+		}
 		return nil, fmt.Errorf("%s: %w", root, err)
 	}
 	return d, nil
+}
+
+// unusable says of an error about a data directory what to do, if it is one that
+// an operator can end.
+func unusable(root string, err error) error {
+	cure := ""
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		return fmt.Errorf("%w; stop that, or name another directory with --data-dir", err)
+	case errors.Is(err, vfs.ErrNoSpace), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		cure = "its file system is full: make room there"
+	case errors.Is(err, syscall.EROFS):
+		cure = "its file system is read-only: mount it for writing"
+	case errors.Is(err, fs.ErrPermission):
+		cure = fmt.Sprintf("this process, of user %d, may not write there: give it the directory", os.Getuid())
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR):
+		cure = "what is there is no directory of pawl's: move it away"
+	case errors.Is(err, fs.ErrNotExist):
+		cure = "it cannot be made there"
+	default:
+		return err
+	}
+	return fmt.Errorf("data directory %s cannot be used: %w; %s, or name another with --data-dir", root, err, cure)
 }
 
 // Close gives the directory up.

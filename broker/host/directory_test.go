@@ -3,8 +3,11 @@ package host
 import (
 	"encoding/base64"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/pawlbroker/pawl/broker/metadata"
@@ -125,5 +128,38 @@ func TestDirectoryIDGoesOverTheWire(t *testing.T) {
 	}
 	if (Identity{DirectoryID: "odd"}).Bytes() == (Identity{DirectoryID: "even"}).Bytes() {
 		t.Error("ids that are not UUIDs are the same")
+	}
+}
+
+// refusing is a file system that makes no file.
+type refusing struct {
+	vfs.FS
+	errno syscall.Errno
+}
+
+func (r refusing) Create(name string) (vfs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: r.errno}
+}
+
+// TestADirectoryThatCannotBeUsedIsNamedWithTheCure: in one line, and whoever calls
+// can still tell what it was.
+func TestADirectoryThatCannotBeUsedIsNamedWithTheCure(t *testing.T) {
+	for errno, cure := range map[syscall.Errno]string{
+		syscall.ENOSPC: "its file system is full: make room there, or name another with --data-dir",
+		syscall.EDQUOT: "its file system is full: make room there, or name another with --data-dir",
+		syscall.EROFS:  "its file system is read-only: mount it for writing, or name another with --data-dir",
+		syscall.EACCES: "may not write there: give it the directory, or name another with --data-dir",
+		syscall.EPERM:  "may not write there: give it the directory, or name another with --data-dir",
+	} {
+		root := t.TempDir()
+		_, err := openDirectory(root, refusing{vfs.OS(root), errno}, 1, "", "")
+		if !errors.Is(err, errno) || !strings.Contains(err.Error(), cure) || !strings.HasPrefix(err.Error(), "data directory "+root+" cannot be used: ") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: %v", errno, err)
+		}
+		d, err := OpenDirectory(root, 1, "", "") // it was not kept locked
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
 	}
 }

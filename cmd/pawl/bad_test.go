@@ -289,3 +289,63 @@ func TestTwoNodesWithOneIDBeforeThereIsAQuorumDoNotFloodTheLog(t *testing.T) {
 		}
 	}
 }
+
+// TestADataDirectoryThatCannotBeUsedIsOneLine: which names it and the cure, with
+// exit status 1; and nothing else is said of it.
+func TestADataDirectoryThatCannotBeUsedIsOneLine(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{"file", "meta/meta.properties/x", "lock/.lock/x"} {
+		if err := os.MkdirAll(filepath.Dir(at(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at(name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holder := serveOne(ctx, t, "", "--listen", "127.0.0.1:0")
+	holder.says(ctx, t, "ready\n")
+	held := holder.cmd.Args[3]
+	for _, x := range []struct{ dir, why, cure string }{
+		{at("file"), "not a directory", "move it away, or name another with --data-dir"},
+		{at("file/below"), "not a directory", "move it away, or name another with --data-dir"},
+		{at("meta"), "is a directory", "move it away, or name another with --data-dir"},
+		{at("lock"), "is a directory", "move it away, or name another with --data-dir"},
+		{held, fmt.Sprintf("is held by process %d", holder.cmd.Process.Pid), "stop that, or name another directory with --data-dir"},
+	} {
+		cmd := program(ctx, t, "serve", "--data-dir", x.dir, "--listen", "127.0.0.1:0", "--http", "")
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 1 {
+			t.Errorf("%s: exit status %d", x.dir, code)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		says(t, x.dir, lines[len(lines)-1], "pawl serve: ", x.dir, x.why, x.cure)
+		if len(lines) != 2 { // the first says that it starts
+			t.Errorf("%s: %d lines: %s", x.dir, len(lines), out)
+		}
+	}
+	holder.cmd.Process.Signal(syscall.SIGTERM)
+	if err := holder.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnAdvertisedAddressThatLeadsNowhereIsOneLine: and the node serves.
+func TestAnAdvertisedAddressThatLeadsNowhereIsOneLine(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	nowhere := fmt.Sprintf("127.0.0.1:%d", freeBase(t, 1))
+	s := serveOne(ctx, t, "", "--listen", "127.0.0.1:0", "--advertise", nowhere)
+	s.says(ctx, t, "ready\n")
+	s.says(ctx, t, `msg="advertised address may not be reached" by=clients address=`+nowhere)
+	s.says(ctx, t, "connection refused")
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	if err := s.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(s.said.text(), "advertised address may not be reached"); n != 1 {
+		t.Errorf("it says so %d times", n)
+	}
+}
