@@ -349,3 +349,43 @@ func TestAnAdvertisedAddressThatLeadsNowhereIsOneLine(t *testing.T) {
 		t.Errorf("it says so %d times", n)
 	}
 }
+
+// TestMoreInSyncThanReplicasIsAllowedAndWarnedOf: as in Kafka acks=all then needs all
+// that there are, and whoever sets or looks at it is told.
+func TestMoreInSyncThanReplicasIsAllowedAndWarnedOf(t *testing.T) {
+	d := develop(t, 1)
+	const line = "warning: min.insync.replicas is 3, but partition 0 has 1 replica: acks=all needs all of them, and no record is taken while one is missing; set it to at most 1, or add replicas\n"
+	_, errs, err := d.run("", "topic", "create", "made", "--replication", "1", "--config", "min.insync.replicas=3")
+	if err != nil || !strings.Contains(errs, line) {
+		t.Errorf("create: %v: %s", err, errs)
+	}
+	says(t, "describe", d.ok("", "topic", "describe", "made"), "config min.insync.replicas=3\n"+line)
+	d.ok("a\n", "produce", "made", "--acks", "all")
+	_, errs, err = d.run("", "topic", "create", "changed", "--replication", "1")
+	if err != nil || strings.Contains(errs, "warning") || strings.Contains(d.ok("", "topic", "describe", "changed"), "warning") {
+		t.Errorf("create without it: %v: %s", err, errs)
+	}
+	_, errs, err = d.run("", "topic", "config", "changed", "--set", "min.insync.replicas=3")
+	if err != nil || !strings.Contains(errs, line) {
+		t.Errorf("config: %v: %s", err, errs)
+	}
+	_, errs, err = d.run("", "topic", "config", "changed", "--unset", "min.insync.replicas")
+	if err != nil || strings.Contains(errs, "warning") {
+		t.Errorf("config: %v: %s", err, errs)
+	}
+	says(t, "health", d.ok("", "cluster", "health"), "healthy: 1 nodes, 2 partitions") // nobody is missing
+}
+
+// TestMoreReplicasThanBrokersAreRefused: with both numbers, and who is not there.
+func TestMoreReplicasThanBrokersAreRefused(t *testing.T) {
+	d := develop(t, 3)
+	says(t, "create", d.fails("topic", "create", "more", "--replication", "4"), "INVALID_REPLICATION_FACTOR", "4, but there are 3 brokers")
+	if err := syscall.Kill(d.Nodes[2].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	d.died(3)
+	d.until("node-fenced", "cluster", "health")
+	says(t, "create", d.fails("topic", "create", "more", "--replication", "4"), "4, but there are 3 brokers; fenced: 3")
+	d.ok("", "topic", "create", "enough", "--replication", "3", "--partitions", "1") // it may come back
+	d.until("under-replicated", "cluster", "health")
+}

@@ -56,6 +56,9 @@ func (a *App) topicCreate() *cobra.Command {
 				if err != nil {
 					return Because(err, made.ErrMessage)
 				}
+				if values["min.insync.replicas"] != nil {
+					a.warnInSync(ctx, admin, args[0])
+				}
 				result := struct {
 					Topic       string `json:"topic"`
 					ID          string `json:"id"`
@@ -149,6 +152,7 @@ type described struct {
 	ID         string               `json:"id"`
 	Partitions []describedPartition `json:"partitions"`
 	Config     map[string]string    `json:"config,omitempty"` // what is set for the topic itself
+	Warning    string               `json:"warning,omitempty"`
 }
 
 type describedPartition struct {
@@ -213,16 +217,45 @@ func describe(ctx context.Context, admin *kadm.Client, topic kadm.TopicDetail) d
 				if c.Source == kmsg.ConfigSourceDynamicTopicConfig {
 					d.Config[c.Key] = c.MaybeValue()
 				}
+				if c.Key == "min.insync.replicas" {
+					least, _ := strconv.Atoi(c.MaybeValue())
+					d.Warning = tooManyInSync(least, d.Partitions)
+				}
 			}
 		}
 	}
 	return d
 }
 
+// tooManyInSync is a line about a min.insync.replicas that a topic has too few
+// replicas for, or empty. Kafka lets it be as well: all of them must be in sync
+// then, and when one is missing nothing is written with acks=all.
+func tooManyInSync(least int, partitions []describedPartition) string {
+	for _, p := range partitions {
+		if n := len(p.Replicas); n < least {
+			return fmt.Sprintf("min.insync.replicas is %d, but partition %d has %s: acks=all needs all of them, and no record is taken while one is missing; set it to at most %d, or add replicas",
+				least, p.Partition, count(int64(n), "replica"), max(1, n-1))
+		}
+	}
+	return ""
+}
+
+// warnInSync writes that line for a topic that was changed, if it can be known.
+func (a *App) warnInSync(ctx context.Context, admin *kadm.Client, name string) {
+	if topic, err := lookup(ctx, admin, name); err == nil {
+		if text := describe(ctx, admin, topic).Warning; text != "" {
+			fmt.Fprintln(a.Err, "warning: "+text)
+		}
+	}
+}
+
 func (d described) write(w io.Writer) {
 	fmt.Fprintf(w, "topic %s, id %s, %s\n", d.Topic, d.ID, count(int64(len(d.Partitions)), "partition"))
 	for _, key := range slices.Sorted(maps.Keys(d.Config)) {
 		fmt.Fprintf(w, "config %s=%s\n", key, d.Config[key])
+	}
+	if d.Warning != "" {
+		fmt.Fprintf(w, "warning: %s\n", d.Warning)
 	}
 	Row(w, "PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "START", "END")
 	for _, p := range d.Partitions {
@@ -297,6 +330,9 @@ func (a *App) topicConfig() *cobra.Command {
 					if r.Err != nil {
 						return Because(r.Err, r.ErrMessage)
 					}
+				}
+				if slices.ContainsFunc(alter, func(c kadm.AlterConfig) bool { return c.Name == "min.insync.replicas" }) {
+					a.warnInSync(ctx, admin, args[0])
 				}
 				return a.Print(said{args[0], "changed"}, func(w io.Writer) {
 					fmt.Fprintf(w, "changed the configuration of topic %s\n", args[0])
