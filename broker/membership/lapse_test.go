@@ -61,6 +61,8 @@ func TestALapseOfTheLeaseIsToldOnceAndItsEndToo(t *testing.T) {
 	}
 	m.Wake(at, &out)
 	expect("a lapse that lasts longer than that minute", over+"[controller=none fenced=false]")
+	m.Wake(at.Add(10*time.Minute), &out)
+	expect("ten minutes more of it")
 	if at = m.NextWake(); at != clock.Never {
 		t.Errorf("a member that has said everything wants to be woken at %v", at)
 	}
