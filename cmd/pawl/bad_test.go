@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -273,14 +274,13 @@ func TestTwoNodesWithOneIDBeforeThereIsAQuorumDoNotFloodTheLog(t *testing.T) {
 	if n := strings.Count(first.said.text(), `msg="node is connected" peer=5`); n > 4 {
 		t.Errorf("in seconds it made %d connections", n)
 	}
-	for told := false; !told; {
+	told := func() bool {
+		return slices.ContainsFunc(twins, func(n *served) bool { return strings.Contains(n.said.text(), "DUPLICATE_BROKER_REGISTRATION") })
+	}
+	for tick := time.NewTicker(20 * time.Millisecond); !told(); <-tick.C {
 		if ctx.Err() != nil {
 			t.Fatal("neither of them is told")
 		}
-		for _, n := range twins {
-			told = told || strings.Contains(n.said.text(), "DUPLICATE_BROKER_REGISTRATION")
-		}
-		time.Sleep(time.Millisecond)
 	}
 	for _, n := range append(twins, first) {
 		n.cmd.Process.Signal(syscall.SIGTERM)
