@@ -65,7 +65,7 @@ func (c *cluster) init(cfg Config, env Env) {
 	c.member = membership.New(cfg.member(env.Rand))
 	c.forward = forward.New(forward.DefaultConfig())
 	c.fetcher = fetcher.New(cfg.fetcher())
-	c.known.Peers = cfg.Controllers
+	c.known.Configured = cfg.Controllers
 }
 
 // image is what is committed of the cluster's metadata, as far as the node knows.
@@ -162,6 +162,7 @@ func (n *Node) actOffice() bool {
 	if out.Leader != nil {
 		c.member.Leader(*out.Leader, now, &c.memberOut)
 		c.forward.Leader(*out.Leader, &c.forwardOut)
+		n.introduce()
 	}
 	n.out.Replies = append(n.out.Replies, out.Replies...)
 	return out.Save != nil || out.Leader != nil || len(out.Messages)+len(out.Deltas)+len(out.Replies)+len(out.Lines) > 0
@@ -431,8 +432,8 @@ func (n *Node) tellBrokers() {
 
 // introduce tells the network which other nodes there are.
 func (n *Node) introduce() {
-	if n.env.Peers != nil {
-		n.env.Peers.SetPeers(membership.Peers(n.cluster.image(), n.cluster.known.Peers, n.cfg.ID))
+	if c := &n.cluster; n.env.Peers != nil {
+		n.env.Peers.SetPeers(membership.Peers(c.image(), &c.known, n.cfg.ID, c.office.Log().Leader() != metadata.NoNode))
 	}
 }
 

@@ -12,23 +12,44 @@ import (
 	"github.com/pawlbroker/pawl/broker/wire"
 )
 
-// Peers are the nodes that self may call, and where: those that are registered,
-// and the controllers that self was started with, where they have not
-// registered yet.
-func Peers(image metadata.Image, controllers []wire.Peer, self metadata.NodeID) []wire.Peer {
+// Peers are the nodes that self may call, and where: those that are registered, and
+// those that are known otherwise.
+//
+// A node that comes back somewhere else has to be heard before it can register. So one
+// that is fenced is where it says itself that it listens; and while nobody leads the
+// quorum, so that nobody can be fenced, every node is, or else where the command line
+// has it: all of them may have moved.
+func Peers(image metadata.Image, known *Acquaintances, self metadata.NodeID, led bool) []wire.Peer {
 	var peers []wire.Peer
 	for b := range image.Brokers() {
-		if b.Node != self && b.PeerPort != 0 {
-			peers = append(peers, wire.Peer{ID: b.Node, Host: b.PeerHost, Port: b.PeerPort})
+		if b.Node == self || b.PeerPort == 0 {
+			continue
 		}
+		at := wire.Peer{ID: b.Node, Host: b.PeerHost, Port: b.PeerPort}
+		if configured, ok := find(known.Configured, b.Node); ok && !led {
+			at = configured
+		}
+		if said, ok := find(known.Heard, b.Node); ok && (b.Fenced || !led) {
+			at = said
+		}
+		peers = append(peers, at)
 	}
-	for _, c := range controllers {
-		known := func(p wire.Peer) bool { return p.ID == c.ID }
-		if c.ID != self && !slices.ContainsFunc(peers, known) {
-			peers = append(peers, c)
+	for _, list := range [...][]wire.Peer{known.Heard, known.Configured} {
+		for _, p := range list {
+			if _, ok := find(peers, p.ID); p.ID != self && !ok {
+				peers = append(peers, p)
+			}
 		}
 	}
 	return peers
+}
+
+func find(peers []wire.Peer, node metadata.NodeID) (wire.Peer, bool) {
+	i := slices.IndexFunc(peers, func(p wire.Peer) bool { return p.ID == node })
+	if i < 0 {
+		return wire.Peer{}, false
+	}
+	return peers[i], true
 }
 
 // Acquaintances are nodes that said where they listen, before anything that is
@@ -38,8 +59,9 @@ func Peers(image metadata.Image, controllers []wire.Peer, self metadata.NodeID) 
 // moves to and fro: then two nodes have one id, and following both would make
 // and break connections for ever.
 type Acquaintances struct {
-	Peers []wire.Peer // one for each node, those that spoke first in front
-	moves []move      // of those in Peers that have moved; oldest first
+	Configured []wire.Peer // the controllers that this node was started with
+	Heard      []wire.Peer // one for each node that spoke, those that did first in front
+	moves      []move      // of those in Heard that have moved; oldest first
 }
 
 // move is when a node moved last.
@@ -60,24 +82,23 @@ const (
 )
 
 // Met takes note that a node says it listens at address, host:port. It reports
-// whether Peers changed, and returns a line if two nodes seem to say so.
+// whether Heard changed, and returns a line if two nodes seem to say so.
 func (a *Acquaintances) Met(node metadata.NodeID, address string, now clock.Instant) (news bool, line *Line) {
 	peer, ok := parsePeer(node, address)
-	if !ok || slices.Contains(a.Peers, peer) {
+	if !ok || slices.Contains(a.Heard, peer) {
 		return false, nil
 	}
 	same := func(p wire.Peer) bool { return p.ID == node }
-	at := slices.IndexFunc(a.Peers, same)
-	if at >= 0 {
-		if stays, line := a.moved(a.Peers[at], peer, now); stays {
+	if from, ok := find(a.Heard, node); ok {
+		if stays, line := a.moved(from, peer, now); stays {
 			return false, line
 		}
 	}
-	peers := slices.DeleteFunc(slices.Clone(a.Peers), same)
+	peers := slices.DeleteFunc(slices.Clone(a.Heard), same)
 	if len(peers) == maxIntroduced {
 		peers = peers[1:]
 	}
-	a.Peers = append(peers, peer)
+	a.Heard = append(peers, peer)
 	return true, nil
 }
 

@@ -11,19 +11,28 @@ import (
 	"github.com/pawlbroker/pawl/broker/wire"
 )
 
-func TestARegistrationSaysBetterThanTheCommandLineWhereANodeIs(t *testing.T) {
+func TestWhereNodesAre(t *testing.T) {
 	m, _, err := metadata.Apply(metadata.Image{}, 1, []metadata.Record{
 		&metadata.RegisterBroker{Node: 1, Epoch: 1, PeerHost: "a", PeerPort: 1},
-		&metadata.RegisterBroker{Node: 2, Epoch: 2, PeerHost: "moved", PeerPort: 22},
+		&metadata.RegisterBroker{Node: 2, Epoch: 2, PeerHost: "registered", PeerPort: 22},
 		&metadata.RegisterBroker{Node: 4, Epoch: 3},
+		&metadata.RegisterBroker{Node: 5, Epoch: 4, PeerHost: "registered", PeerPort: 55, Fenced: true},
+		&metadata.RegisterBroker{Node: 6, Epoch: 5, PeerHost: "registered", PeerPort: 66},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Peers(m, []wire.Peer{{ID: 1, Host: "a", Port: 1}, {ID: 2, Host: "b", Port: 2}, {ID: 3, Host: "c", Port: 3}}, 1)
-	want := []wire.Peer{{ID: 2, Host: "moved", Port: 22}, {ID: 3, Host: "c", Port: 3}}
-	if !slices.Equal(got, want) {
-		t.Errorf("peers %v, want %v", got, want)
+	known := Acquaintances{Configured: []wire.Peer{{ID: 1, Host: "a", Port: 1}, {ID: 2, Host: "b", Port: 2}, {ID: 3, Host: "c", Port: 3}, {ID: 6, Host: "f", Port: 6}}}
+	known.Met(5, "said:5", 0)
+	known.Met(6, "said:6", 0)
+	known.Met(7, "said:7", 0)
+	for led, want := range map[bool]string{
+		true:  "[2@registered:22 5@said:5 6@registered:66 7@said:7 3@c:3]",
+		false: "[2@b:2 5@said:5 6@said:6 7@said:7 3@c:3]",
+	} {
+		if got := fmt.Sprint(Peers(m, &known, 1, led)); got != want {
+			t.Errorf("led=%t: peers %v, want %v", led, got, want)
+		}
 	}
 }
 
@@ -36,15 +45,15 @@ func TestANodeThatJoinsSaysWhereItIs(t *testing.T) {
 	if news, _ := known.Met(5, "[::1]:9093", now); news {
 		t.Error("what was known is news")
 	}
-	if want := []wire.Peer{{ID: 5, Host: "::1", Port: 9093}}; !slices.Equal(known.Peers, want) {
-		t.Errorf("peers %v, want %v", known.Peers, want)
+	if want := []wire.Peer{{ID: 5, Host: "::1", Port: 9093}}; !slices.Equal(known.Heard, want) {
+		t.Errorf("peers %v, want %v", known.Heard, want)
 	}
 	for i := range metadata.NodeID(maxIntroduced + 5) {
 		known.Met(i, "h:1", now.Add(time.Hour))
 		known.Met(i, "h:2", now.Add(time.Hour))
 	}
-	if len(known.Peers) != maxIntroduced || len(known.moves) != maxIntroduced {
-		t.Errorf("%d peers and %d moves are remembered, want at most %d", len(known.Peers), len(known.moves), maxIntroduced)
+	if len(known.Heard) != maxIntroduced || len(known.moves) != maxIntroduced {
+		t.Errorf("%d peers and %d moves are remembered, want at most %d", len(known.Heard), len(known.moves), maxIntroduced)
 	}
 }
 

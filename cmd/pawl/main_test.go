@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,6 +179,12 @@ func (d *developed) died(node int) {
 // again starts a node with the command line that pawl dev gave for it.
 func (d *developed) again(node int) *exec.Cmd {
 	d.t.Helper()
+	return d.start(node, func(args []string) []string { return args })
+}
+
+// start is again with a command line that is changed.
+func (d *developed) start(node int, change func(args []string) []string) *exec.Cmd {
+	d.t.Helper()
 	_, line, ok := strings.Cut(d.log.text(), fmt.Sprintf("node %d has died", node))
 	if ok {
 		_, line, ok = strings.Cut(line, "start it with: pawl ")
@@ -186,7 +193,7 @@ func (d *developed) again(node int) *exec.Cmd {
 		d.t.Fatal("pawl dev does not say how to start the node")
 	}
 	line, _, _ = strings.Cut(line, "\n")
-	cmd := program(d.ctx, d.t, strings.Fields(line)...)
+	cmd := program(d.ctx, d.t, change(strings.Fields(line))...)
 	cmd.Stderr = &d.log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -321,6 +328,53 @@ func TestNodeWithANewDiskIsFilledFromTheOthers(t *testing.T) {
 	back.Process.Signal(syscall.SIGTERM)
 	if err := back.Wait(); err != nil {
 		t.Errorf("the node that was started again: %v", err)
+	}
+}
+
+// TestNodeThatMovesIsFoundAgain: a voter comes back under its id and somewhere else,
+// with its disk or with an empty one.
+func TestNodeThatMovesIsFoundAgain(t *testing.T) {
+	for _, empty := range []bool{false, true} {
+		d := develop(t, 3)
+		d.ok("", "topic", "create", "orders", "--partitions", "1", "--replication", "3")
+		d.ok(numbered(0, 100), "produce", "orders")
+		const moves = 3
+		var info struct {
+			ClusterID string `json:"clusterId"`
+		}
+		if err := json.Unmarshal([]byte(d.ok("", "cluster", "info", "--json")), &info); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(d.Nodes[moves-1].PID, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		d.died(moves)
+		if empty {
+			if err := os.RemoveAll(d.Nodes[moves-1].DataDir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		to := fmt.Sprintf("127.0.0.1:%d", freeBase(t, 1))
+		back := d.start(moves, func(args []string) []string {
+			at := slices.Index(args, "--peer-listen")
+			if at < 0 {
+				t.Fatalf("no --peer-listen in %q", args)
+			}
+			was := args[at+1]
+			for i, arg := range args { // its place in --controllers, too
+				args[i] = strings.ReplaceAll(arg, was, to)
+			}
+			return append(args, "--cluster-id", info.ClusterID) // which is made of --controllers, and not known to an empty disk
+		})
+		d.until("healthy: 3 nodes, 1 partitions", "cluster", "health")
+		d.ok("", "cluster", "move", "orders", "0", "--to", strconv.Itoa(moves))
+		if got := d.ok("", "consume", "orders", "--from", "start", "--count", "100"); got != numbered(0, 100) {
+			t.Errorf("consumed %d bytes, which are not what was produced", len(got))
+		}
+		back.Process.Signal(syscall.SIGTERM)
+		if err := back.Wait(); err != nil {
+			t.Errorf("the node that was started again: %v", err)
+		}
 	}
 }
 
