@@ -46,9 +46,10 @@ type life struct {
 	leads         bool
 	era           int // in which it was known what is committed, by its place in those of the partition
 	damaged       bool
-	deleting      bool          // a job to delete it was submitted
-	cutting       []cutting     // what drops its end and was not told of
-	hashedAt      record.Offset // the end of the log that producers is the hash of
+	gaveUp        metadata.PartitionEpoch // at which a process has told of damage, or -1
+	deleting      bool                    // a job to delete it was submitted
+	cutting       []cutting               // what drops its end and was not told of
+	hashedAt      record.Offset           // the end of the log that producers is the hash of
 	producers     uint64
 }
 
@@ -62,7 +63,7 @@ type cutting struct {
 func (n *node) life(id storage.LogID) *life {
 	l := n.lives[id]
 	if l == nil {
-		l = &life{}
+		l = &life{gaveUp: -1}
 		n.lives[id] = l
 	}
 	return l
@@ -147,6 +148,9 @@ func (c *Checker) rises(n *node, was *life, g partition.Glance, p history.Partit
 
 func (c *Checker) damaged(n *node, p history.Partition, what string) {
 	c.Gone = c.Gone || !c.lone() && c.bereft(n, c.names[p])
+	if part, ok := c.newest.Partition(c.names[p].Topic, p.Index); ok {
+		n.life(c.names[p]).gaveUp = part.Epoch
+	}
 	if !c.Rotten && c.ReadErrors {
 		return
 	}
@@ -162,7 +166,8 @@ func (c *Checker) damaged(n *node, p history.Partition, what string) {
 }
 
 // bereft says whether a partition, whose log a node gives up, has others that may be
-// elected, but each has lost it or is to give it up, which the metadata do not say yet.
+// elected, but each has lost it or is to give it up, which the metadata do not say yet:
+// be it that a process which is no more has told so.
 func (c *Checker) bereft(n *node, id storage.LogID) bool {
 	part, ok := c.newest.Partition(id.Topic, id.Partition)
 	if c.lax[history.Partition{Topic: n.life(id).topic, Index: id.Partition}] {
@@ -174,7 +179,7 @@ func (c *Checker) bereft(n *node, id storage.LogID) bool {
 	others := 0
 	for _, member := range slices.Concat(part.ISR, part.ELR) {
 		o := c.nodes[member-1]
-		if o != n && o.life(id).holds(c.truth(id).newest(), c.truth(id).newest().highWatermark) && !o.life(id).damaged {
+		if l := o.life(id); o != n && l.holds(c.truth(id).newest(), c.truth(id).newest().highWatermark) && !l.damaged && l.gaveUp != part.Epoch {
 			return false
 		}
 		if o != n {
@@ -281,6 +286,9 @@ func (c *Checker) Ended(node int) {
 // Wiped says that a node has another disk, which is empty.
 func (c *Checker) Wiped(node int) {
 	n := c.nodes[node]
+	for id := range n.lives { //pawl:unordered whether there is one
+		c.Gone = c.Gone || !c.lone() && c.bereft(n, id)
+	}
 	n.lives = map[storage.LogID]*life{}
 	n.lost = untold
 	c.Losses++
@@ -309,6 +317,7 @@ func (c *Checker) Recovered(node int, r *storage.Recovered, clean, perhaps bool)
 				n.lost = untold
 			}
 			was.ghost.cut(end)
+			was.cutting = nil
 			continue
 		}
 		if acked := c.log(p).acked; c.lone() && end < acked {
@@ -395,9 +404,14 @@ func (c *Checker) missing(n *node, r *storage.Recovered) {
 		found[r.Logs[i].ID] = true
 	}
 	for id, l := range n.lives { //pawl:unordered any of them is a violation
-		if len(l.ghost.entries)+int(l.ghost.start) > 0 && !found[id] && !l.deleting && n.lost == whole && !c.Rotten {
+		if found[id] {
+			continue
+		}
+		if len(l.ghost.entries)+int(l.ghost.start) > 0 && !l.deleting && n.lost == whole && !c.Rotten {
 			c.Violate("what was written is there after a crash", "%s-%d on node %d is gone; its end was %d", l.topic, id.Partition, n.id, l.ghost.end())
 		}
+		l.cutting = nil // nor is what was to be done with it any more
+		l.deleted()
 	}
 	if !c.lone() {
 		return
