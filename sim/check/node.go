@@ -213,7 +213,7 @@ func (c *Checker) Submitted(node int, j job.Job) {
 // Done looks at the result of a job that a node is about to hear of.
 func (c *Checker) Done(node int, r job.Result) {
 	n := c.nodes[node]
-	inDoubt := r.Err != nil && !errors.Is(r.Err, storage.ErrNoSpace) && !errors.Is(r.Err, storage.ErrNotNext)
+	inDoubt := r.Err != nil && !errors.Is(r.Err, storage.ErrNoSpace) && !errors.Is(r.Err, storage.ErrNotNext) && !errors.As(r.Err, new(*storage.DamageError))
 	switch j := r.Job.(type) {
 	case job.Append:
 		l := n.life(j.Log)
